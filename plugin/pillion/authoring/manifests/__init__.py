@@ -1,0 +1,1 @@
+"""Manifest files: reading with places, finding the steps in them, splicing policies into their text."""
