@@ -1,7 +1,7 @@
 """The contract: what a pod says and what it means. Knows nothing else of Pillion; needs the standard library only."""
 
 from pillion.policy.annotations import examine, is_ours, is_parameter, policy_hash, read, read_term, unknown_key, write
-from pillion.policy.problems import PolicyError, Problem, echo
+from pillion.policy.problems import PolicyError, PolicyWarning, Problem, echo
 from pillion.policy.table import (
     BY_FIELD,
     BY_KEY,
@@ -30,6 +30,7 @@ __all__ = [
     "Parameter",
     "Policy",
     "PolicyError",
+    "PolicyWarning",
     "Problem",
     "Term",
     "Terms",

@@ -58,3 +58,7 @@ def echo(value: object) -> str:
     text = text if len(text) <= _ECHO_LIMIT else f"{text[:_ECHO_LIMIT]}… ({len(text)} characters)"
     text = text.encode("unicode_escape").decode() if not text.isprintable() else text
     return f'"{text}"' if isinstance(value, str) else text
+
+
+class PolicyWarning(UserWarning):
+    """Something of the author's own stands where a policy would have put something else, and was kept."""
