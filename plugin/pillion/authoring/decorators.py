@@ -135,7 +135,7 @@ def _text(value: object, *, numbers: bool) -> object:
     if numbers and isinstance(value, Real) and not isinstance(value, bool):
         # 0.1 + 0.2 is meant as 0.3; a third is refused with its nearest thousandth as the fix.
         number = float(value)
-        return f"{number:.12f}".rstrip("0").rstrip(".") if 0 <= number < 1e6 else str(number)
+        return f"{number:.12f}".rstrip("0").rstrip(".") if 0 <= number < 1e6 else str(value)
     package = _package(value)
     if package == "kfp" and hasattr(value, "full_name"):
         return f"{{{{channel:{value.full_name}}}}}"
