@@ -1,7 +1,7 @@
 """YAML and JSON files as plain data in which every value still knows its place in the text.
 
-The text itself is never written back from the data: whoever changes a manifest splices into the text at the offsets that
-are kept here, so that everything untouched keeps its bytes. libyaml's parser is used for its speed and for its marks.
+The text itself is never written back from the data: whoever changes a manifest splices into the text at the offsets
+that are kept here, so that everything untouched keeps its bytes. libyaml's parser is used for its speed and its marks.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml._yaml import CParser
 
 from pillion.authoring.findings import Finding, ManifestError, Position
 from pillion.policy import Problem, echo
@@ -39,12 +40,12 @@ _FALSE = frozenset({"false", "False", "FALSE"})
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 
 
-# The C parser builds the node tree; resolving tags is left to `_scalar`, which costs nothing for values nobody reads.
-class _Composer(yaml.cyaml.CParser):
-    def resolve(self, kind: type, value: object, implicit: object) -> str:
+# The C parser builds the node tree and calls these by position; resolving tags is left to `_scalar`.
+class _Composer(CParser):
+    def resolve(self, _kind: type, _value: object, _implicit: object) -> str:
         return ""
 
-    def descend_resolver(self, current: object, index: object) -> None:
+    def descend_resolver(self, _current: object, _index: object) -> None:
         pass
 
     def ascend_resolver(self) -> None:
@@ -198,7 +199,8 @@ def _compose(text: str, file: str) -> Iterator[Node]:
         composer = _Composer(text)
         while composer.check_node():
             node = composer.get_node()
-            if not (isinstance(node, yaml.ScalarNode) and not node.style and node.value in _NULL):
+            empty = isinstance(node, yaml.ScalarNode) and not node.style and node.value in _NULL
+            if node is not None and not empty:
                 yield node
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -262,7 +264,7 @@ class _Converter:
             return items
         return self._mapping(node)
 
-    def _mapping(self, node: yaml.nodes.MappingNode) -> dict[str, Any]:
+    def _mapping(self, node: Node) -> dict[str, Any]:
         own: dict[str, Any] = {}
         self._made[id(node)] = own
         self._sizes[id(node)] = MAX_EXPANDED_NODES + 1
