@@ -142,7 +142,9 @@ def test_any_text_is_either_refused_or_survives_its_canonical_spelling(term, tex
     assert term.write(read_term(term, written, subject=term.key, parameters=False)) == written
 
 
-@pytest.mark.parametrize("text", ["{{inputs.parameters.share}}", "{{=sprig.default('0.5')}}", "0.{{workflow.parameters.tenths}}"])
+@pytest.mark.parametrize(
+    "text", ["{{inputs.parameters.share}}", "{{=sprig.default('0.5')}}", "0.{{workflow.parameters.tenths}}"]
+)
 def test_an_argo_parameter_is_kept_as_it_is_where_argo_resolves_it(text):
     assert is_parameter(text)
     assert read_term(BY_KEY["pillion.dev/share"], text, subject="x", parameters=True) == Parameter(text)
@@ -154,5 +156,7 @@ def test_an_argo_parameter_is_kept_as_it_is_where_argo_resolves_it(text):
 @pytest.mark.parametrize("parameters", [True, False])
 def test_a_kfp_channel_is_never_a_value(parameters):
     with pytest.raises(PolicyError) as caught:
-        read_term(BY_KEY["pillion.dev/share"], "{{channel:task=;name=share;type=String;}}", subject="x", parameters=parameters)
+        read_term(
+            BY_KEY["pillion.dev/share"], "{{channel:task=;name=share;type=String;}}", subject="x", parameters=parameters
+        )
     assert [problem.code for problem in caught.value.problems] == ["kfp-parameter"]
