@@ -7,15 +7,12 @@ directly: on a KFP component or task, on a Hera template or script, or on the fu
 from __future__ import annotations
 
 import contextvars
-import inspect
+import functools
 import sys
-from collections.abc import Callable
-from contextlib import ContextDecorator
-from dataclasses import dataclass
 from importlib import import_module
 from numbers import Real
-from types import TracebackType
-from typing import Any, TypeVar
+from types import FunctionType, TracebackType
+from typing import Any, NamedTuple, TypeVar
 
 from pillion.authoring import tags
 from pillion.authoring.tags import Directive, Tags
@@ -31,8 +28,7 @@ _ADAPTERS = {"kfp": "pillion.authoring.kfp", "hera": "pillion.authoring.hera"}
 _RETRIES_MAX = 1000
 
 
-@dataclass(frozen=True, repr=False)
-class Applicable:
+class Applicable(NamedTuple):
     """A checked `gpu_share(...)` or `priority(...)`, ready to be applied by calling it."""
 
     directive: Directive
@@ -155,7 +151,7 @@ def apply(target: Target, directive: Directive) -> Target:
     if package is not None:
         applied: Target = import_module(_ADAPTERS[package]).apply(target, directive)
         return applied
-    if inspect.isfunction(target):
+    if isinstance(target, FunctionType):
         # The frameworks' own decorators sit above this one, hence are imported; they learn where to look for the stamp.
         for framework, adapter in _ADAPTERS.items():
             if framework in sys.modules:
@@ -179,7 +175,7 @@ def current_defaults() -> Tags:
     return said
 
 
-class defaults(ContextDecorator):  # noqa: N801 - used like contextlib's own
+class defaults:  # noqa: N801 - used like contextlib's own
     """What holds for every step of a block, or of a pipeline function, that does not say it itself.
 
     A default with a share or a memory makes every step in it use the GPU. A default with only a priority applies to the
@@ -249,8 +245,13 @@ class defaults(ContextDecorator):  # noqa: N801 - used like contextlib's own
         package = _package(target)
         if package is not None:
             return import_module(_ADAPTERS[package]).apply_defaults(target, self.tags)
-        wrapped: Callable[..., Any] = super().__call__(target)
-        return wrapped
+
+        @functools.wraps(target)
+        def within(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return target(*args, **kwargs)
+
+        return within
 
     def __enter__(self) -> defaults:  # noqa: PYI034 - typing.Self is newer than Python 3.10
         self._tokens.append(_defaults.set((*_defaults.get(), self.tags)))

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pillion.policy.problems import PolicyError, Problem
 from pillion.policy.terms import Terms, omissions
@@ -18,8 +17,7 @@ from pillion.policy.terms import Terms, omissions
 ATTRIBUTE = "__pillion__"
 
 
-@dataclass(frozen=True)
-class Directive:
+class Directive(NamedTuple):
     """One `gpu_share(...)` or `priority(...)`: the terms it says, and how it was written (for messages)."""
 
     name: str
@@ -28,8 +26,7 @@ class Directive:
     retries: int | None = None
 
 
-@dataclass(frozen=True)
-class Tags:
+class Tags(NamedTuple):
     """At most one directive of each kind."""
 
     gpu_share: Directive | None = None
@@ -54,7 +51,7 @@ class Tags:
                     "merge the two; to differ from a component for one step, apply it to the task instead",
                 )
             )
-        return replace(self, **{directive.name: directive})
+        return self._replace(**{directive.name: directive})
 
     def over(self, farther: Tags) -> Tags:
         """Return these tags, with those of `farther` for the kinds that are missing here."""
@@ -84,8 +81,7 @@ class Tags:
 DEFAULT_RETRIES = 5
 
 
-@dataclass(frozen=True)
-class _Stamp:
+class _Stamp(NamedTuple):
     """Tags on a function. `functools.wraps` copies a function's attributes, so the stamp knows whose it is."""
 
     owner: weakref.ref[Any]

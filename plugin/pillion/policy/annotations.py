@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -117,6 +115,8 @@ def unknown_key(key: str) -> Problem:
             "managed-is-a-label", f"{key} stands among the annotations", "it is a label",
             f'move it to metadata.labels, as {key}: "{table.MANAGED_VALUE}"', key=key,
         )  # fmt: skip
+    import difflib  # noqa: PLC0415 - needed for an error only, and slow to import
+
     near = difflib.get_close_matches(key.strip().lower(), table.BY_KEY, n=1, cutoff=0.0)[0]
     return Problem(
         "unknown-key", f"{echo(key)[1:-1]} is not an annotation that Pillion knows",
@@ -151,5 +151,7 @@ def policy_hash(terms: Terms | Policy) -> str:
     KFP can attach one step's annotations to another; an environment variable (`table.HASH_ENV`) cannot stray, so the
     two are compared after compiling and at admission.
     """
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, which a step's own process does not need
+
     text = "\n".join(f"{key}={value}" for key, value in write(terms).items())
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_HEX_DIGITS]

@@ -5,13 +5,12 @@ A `Problem` carries no position in a file; whoever knows one (the checker, a tra
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 _ECHO_LIMIT = 60  # characters of a user's value that an error repeats
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One mistake.
 
     Attributes:
@@ -32,7 +31,7 @@ class Problem:
 
     def at(self, where: str) -> Problem:
         """Return the same problem, attributed to the step `where`."""
-        return replace(self, where=where)
+        return self._replace(where=where)
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

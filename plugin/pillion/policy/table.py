@@ -7,9 +7,8 @@ against `TERMS`. To change the contract, change it here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from pillion.policy import units
 
@@ -19,8 +18,7 @@ MANAGED_VALUE = "true"
 HASH_ENV = "PILLION_POLICY_HASH"
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     """One annotation.
 
     Attributes:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from pillion.policy import table
 from pillion.policy.problems import PolicyError, Problem
 from pillion.policy.units import Memory, OnPreempt, Tier
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """A value that Argo fills in when the step runs, such as `{{inputs.parameters.share}}`."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(NamedTuple):
     """What was said, term by term; None where nothing was."""
 
     share_milli: int | Parameter | None = None
@@ -31,13 +29,12 @@ class Terms:
 
     def over(self, other: Terms) -> Terms:
         """Return these terms, with `other` filling in what is unsaid here."""
-        pairs = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return Terms(**{name: mine if mine is not None else theirs for name, mine, theirs in pairs})
+        return Terms._make(mine if mine is not None else theirs for mine, theirs in zip(self, other, strict=True))
 
     @property
     def has_parameters(self) -> bool:
         """Whether some value is known only when the step runs."""
-        return any(isinstance(getattr(self, f.name), Parameter) for f in fields(self))
+        return any(isinstance(value, Parameter) for value in self)
 
     @property
     def preemptible(self) -> bool:
@@ -45,8 +42,7 @@ class Terms:
         return self.on_preempt in (OnPreempt.SUSPEND, OnPreempt.EVICT)
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """What a step is entitled to, with the contract's defaults filled in.
 
     Attributes:

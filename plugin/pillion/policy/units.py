@@ -7,17 +7,19 @@ A reader takes the text of one annotation value and returns it in the unit that 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
+from typing import NamedTuple
 
 # Long digit strings are refused before they are turned into numbers: nobody means them, and they cost time.
 _MAX_TEXT = 32
-_DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
-_MILLI = re.compile(r"([0-9]+)m", re.ASCII)
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s)", re.ASCII)
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)", re.ASCII)
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+# Compiled at first use, by `_match`: a step that is only being imported needs none of them.
+_DECIMAL = r"[0-9]+(\.[0-9]+)?"
+_MILLI = r"([0-9]+)m"
+_DURATION = r"([0-9]+(?:\.[0-9]+)?)(us|ms|s)"
+_QUANTITY = r"([0-9]+(?:\.[0-9]+)?)(|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)"
+_MISSPELT_QUANTITY = r"([0-9]+(?:\.[0-9]+)?)\s*([KkMmGgTtPp])(i?)[Bb]?"
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 
 SHARE_MIN_MILLI, SHARE_MAX_MILLI = 10, 1000
 SLOWDOWN_MIN_PPM, SLOWDOWN_MAX_PPM = 1_000, 500_000
@@ -60,8 +62,7 @@ class OnPreempt(str, Enum):
     EVICT = "evict"
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(NamedTuple):
     """An amount of GPU memory. Compares by `size_bytes`; `text` keeps the unit the author chose."""
 
     size_bytes: int
@@ -74,6 +75,10 @@ class Memory:
         return hash(self.size_bytes)
 
 
+def _match(pattern: str, text: str) -> re.Match[str] | None:
+    return re.fullmatch(pattern, text, re.ASCII)
+
+
 def _plain(number: Decimal) -> str:
     """Write `number` without exponent and without trailing zeros."""
     text = f"{number:f}"
@@ -84,13 +89,13 @@ def _share_milli(text: str, noun: str) -> int:
     allowed = f"{noun} is at least 0.01 and at most 1, such as 0.5 or 500m"
     if len(text) > _MAX_TEXT:
         raise BadValueError(allowed)
-    if milli := _MILLI.fullmatch(text):
+    if milli := _match(_MILLI, text):
         value = Decimal(milli[1])
-    elif _DECIMAL.fullmatch(text):
+    elif _match(_DECIMAL, text):
         value = Decimal(text) * 1000
-    elif _DECIMAL.fullmatch(text.replace(",", ".", 1)):
+    elif _match(_DECIMAL, text.replace(",", ".", 1)):
         raise BadValueError(allowed, f'write "{text.replace(",", ".")}"')
-    elif text.endswith("%") and _DECIMAL.fullmatch(text[:-1]):
+    elif text.endswith("%") and _match(_DECIMAL, text[:-1]):
         raise BadValueError(allowed, f'write "{_plain(Decimal(text[:-1]) / 100)}"')
     else:
         raise BadValueError(allowed)
@@ -121,8 +126,8 @@ def write_milli(value: int) -> str:
 def read_slowdown(text: str) -> int:
     """Read a slowdown in parts per million, 1,000 to 500,000, from `1%`."""
     allowed = "a max-slowdown is a percentage from 0.1% to 50%, such as 1%"
-    if len(text) > _MAX_TEXT or not text.endswith("%") or not _DECIMAL.fullmatch(text[:-1]):
-        bare = _DECIMAL.fullmatch(text) and len(text) <= _MAX_TEXT
+    if len(text) > _MAX_TEXT or not text.endswith("%") or not _match(_DECIMAL, text[:-1]):
+        bare = _match(_DECIMAL, text) and len(text) <= _MAX_TEXT
         raise BadValueError(
             allowed, f'"{text}%" or "{_plain(Decimal(text) * 100)}%", whichever is meant' if bare else ""
         )
@@ -142,9 +147,9 @@ def write_slowdown(ppm: int) -> str:
 def read_stall(text: str) -> int:
     """Read a stall in nanoseconds, 0.1 ms to 10 s, from `10ms`, `1.5s` or `250us`."""
     allowed = "a max-stall is a time from 0.1ms to 10s, such as 10ms"
-    match = _DURATION.fullmatch(text) if len(text) <= _MAX_TEXT else None
+    match = _match(_DURATION, text) if len(text) <= _MAX_TEXT else None
     if not match:
-        bare = len(text) <= _MAX_TEXT and _DECIMAL.fullmatch(text)
+        bare = len(text) <= _MAX_TEXT and _match(_DECIMAL, text)
         raise BadValueError(allowed, f'add the unit: "{text}ms" or "{text}s"' if bare else "")
     nanoseconds = Decimal(match[1]) * _NANOSECONDS[match[2]]
     if not STALL_MIN_NS <= nanoseconds <= STALL_MAX_NS:
@@ -166,13 +171,11 @@ def read_memory(text: str) -> Memory:
     Exponents (`8e9`) and milli-units are legal quantities but never how anyone writes memory; they are refused.
     """
     allowed = "a memory is a Kubernetes quantity from 1Mi to 1Pi, such as 8Gi or 500M"
-    match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_TEXT else None
+    match = _match(_QUANTITY, text) if len(text) <= _MAX_TEXT else None
     if not match:
-        typo = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KkMmGgTtPp])(i?)[Bb]?", text, re.ASCII)
+        typo = _match(_MISSPELT_QUANTITY, text)
         usual = "" if not typo else f"{typo[1]}{typo[2].upper()}{typo[3]}"
-        raise BadValueError(
-            allowed, f'write "{usual}"' if _QUANTITY.fullmatch(usual) and len(text) <= _MAX_TEXT else ""
-        )
+        raise BadValueError(allowed, f'write "{usual}"' if _match(_QUANTITY, usual) and len(text) <= _MAX_TEXT else "")
     number, unit = Decimal(match[1]), match[2]
     size = number * _BYTES[unit]
     if size < MEMORY_MIN_BYTES:
@@ -208,6 +211,6 @@ def _one_of(text: str, noun: str, names: list[str]) -> str:
 
 def read_container(text: str) -> str:
     """Read a container's name: a DNS label, at most 63 characters (RFC 1123, as Kubernetes requires)."""
-    if not _DNS_LABEL.fullmatch(text):
+    if not _match(_DNS_LABEL, text):
         raise BadValueError("a container's name has at most 63 of a-z, 0-9 and -, with - neither first nor last")
     return text
