@@ -23,6 +23,8 @@ from pillion.policy import Problem, echo
 MAX_FILE_BYTES = 50 << 20
 # A value reached through aliases counts each time it is reached. A YAML bomb passes this at once, no manifest does.
 MAX_EXPANDED_NODES = 2_000_000
+# Far above what any kind needs, and far below what a recursive reader can follow.
+MAX_DEPTH = 100
 
 Key = str | int
 Path_ = tuple[Key, ...]
@@ -250,28 +252,33 @@ class _Converter:
         self._sizes: dict[int, int] = {}
         self.problems: list[Finding] = []
 
-    def value(self, node: Node) -> Any:
+    def value(self, node: Node, depth: int = 0) -> Any:
         if isinstance(node, yaml.ScalarNode):
             return _scalar(node)
         if id(node) in self._made:
             return self._made[id(node)]
+        if depth > MAX_DEPTH:
+            problem = Problem(
+                "nested-too-deep", f"a value stands inside {depth} others", f"values nest up to {MAX_DEPTH} deep"
+            )
+            raise ManifestError([Finding(self._file, position_of(node), problem)])
         if isinstance(node, yaml.SequenceNode):
             items: list[Any] = []
             self._made[id(node)] = items
             self._sizes[id(node)] = MAX_EXPANDED_NODES + 1  # until it is known; a node inside itself has no end
-            items.extend(self.value(item) for item in node.value)
+            items.extend(self.value(item, depth + 1) for item in node.value)
             self._sizes[id(node)] = 1 + sum(map(self.expanded, node.value))
             return items
-        return self._mapping(node)
+        return self._mapping(node, depth)
 
-    def _mapping(self, node: Node) -> dict[str, Any]:
+    def _mapping(self, node: Node, depth: int) -> dict[str, Any]:
         own: dict[str, Any] = {}
         self._made[id(node)] = own
         self._sizes[id(node)] = MAX_EXPANDED_NODES + 1
         merged: dict[str, Any] = {}
         size = 1
         for name, value_node in node.value:
-            value = self.value(value_node)
+            value = self.value(value_node, depth + 1)
             size += 1 + self.expanded(value_node)
             if _is_merge(name):
                 for part in value if isinstance(value, list) else [value]:
