@@ -9,7 +9,7 @@ RUN := $(UV) run --frozen --no-sync
 .DELETE_ON_ERROR:
 
 demo: setup
-	$(RUN) python samples/demo.py
+	$(RUN) python tools/demo.py
 
 test: setup lint
 	$(RUN) pytest
