@@ -1,0 +1,64 @@
+"""Keep the executors of nested pipelines apart, so that KFP does not mix up their policies.
+
+When KFP merges a nested pipeline whose executor labels occur in the outer one already, it renames them one by one and
+merges in between (see `leaks`). With labels that occur nowhere else it has nothing to rename.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kfp.dsl.utils import make_name_unique_by_adding_index, sanitize_executor_label
+
+
+def separate(tasks: Iterable[Any]) -> None:
+    """Give the executors of each nested pipeline among `tasks` labels that no other of them has.
+
+    The nested pipelines themselves stay as they are; their tasks get copies.
+    """
+    tasks = list(tasks)
+    taken = {sanitize_executor_label(task.name) for task in tasks if task.pipeline_spec is None}
+    for task in tasks:
+        if task.pipeline_spec is None:
+            continue
+        labels = set(executors_of(task.pipeline_spec))
+        renamed: dict[str, str] = {}
+        for label in sorted(labels & taken):
+            others = [*taken, *labels, *renamed.values()]
+            renamed[label] = make_name_unique_by_adding_index(label, others, "-")
+        taken |= {renamed.get(label, label) for label in labels}
+        if renamed:
+            platform_spec = _renamed_platform(task.platform_spec, renamed)
+            task.pipeline_spec = _renamed_pipeline(task.pipeline_spec, renamed)
+            task.component_spec = copy.copy(task.component_spec)
+            task.component_spec.platform_spec = platform_spec
+
+
+def executors_of(pipeline_spec: Any) -> Mapping[str, Any]:
+    """Return the executors of a pipeline message by label."""
+    deployment = pipeline_spec.deployment_spec
+    return deployment["executors"].fields if "executors" in deployment else {}
+
+
+def _renamed_pipeline(pipeline_spec: Any, renamed: Mapping[str, str]) -> Any:
+    changed = copy.deepcopy(pipeline_spec)
+    for component in changed.components.values():
+        component.executor_label = renamed.get(component.executor_label, component.executor_label)
+    _rename(executors_of(changed), renamed)
+    return changed
+
+
+def _renamed_platform(platform_spec: Any, renamed: Mapping[str, str]) -> Any:
+    changed = copy.deepcopy(platform_spec)
+    for platform in changed.platforms.values():
+        _rename(platform.deployment_spec.executors, renamed)
+    return changed
+
+
+def _rename(messages: Any, renamed: Mapping[str, str]) -> None:
+    for old, new in renamed.items():
+        if old in messages:
+            messages[new].CopyFrom(messages[old])
+            del messages[old]
