@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import sys
 from importlib import import_module
 from numbers import Real
 from types import FunctionType, TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from pillion.authoring import tags
+from pillion.authoring.late_imports import call_when_imported
 from pillion.authoring.tags import Directive, Tags
 from pillion.policy import table
 from pillion.policy.annotations import read_term
@@ -23,7 +23,8 @@ from pillion.policy.terms import Terms, inconsistencies
 
 Target = TypeVar("Target")
 
-# An object is recognised by the package that its class, or a base of it, comes from; only then its adapter is imported.
+# An object is recognised by the package that its class, or a base of it, comes from, and a function by the package that
+# made it, as `@script` makes one around the author's; only then its adapter is imported.
 _ADAPTERS = {"kfp": "pillion.authoring.kfp", "hera": "pillion.authoring.hera"}
 _RETRIES_MAX = 1000
 
@@ -136,13 +137,21 @@ def _text(value: object, *, numbers: bool) -> object:
     if package == "kfp" and hasattr(value, "full_name"):
         return f"{{{{channel:{value.full_name}}}}}"
     if package == "hera":
-        return str(value)
+        return import_module(_ADAPTERS[package]).parameter_text(value)
     return value
 
 
 def _package(value: object) -> str | None:
-    roots = (cls.__module__.partition(".")[0] for cls in type(value).__mro__)
+    modules = [cls.__module__ for cls in type(value).__mro__]
+    if isinstance(value, FunctionType):
+        modules += [getattr(layer, "__globals__", {}).get("__name__", "") for layer in tags.layers(value)]
+    roots = (module.partition(".")[0] for module in modules)
     return next((root for root in roots if root in _ADAPTERS), None)
+
+
+def _tell_adapters(function: str) -> None:
+    for framework, adapter in _ADAPTERS.items():
+        call_when_imported(framework, adapter, function)
 
 
 def apply(target: Target, directive: Directive) -> Target:
@@ -152,11 +161,8 @@ def apply(target: Target, directive: Directive) -> Target:
         applied: Target = import_module(_ADAPTERS[package]).apply(target, directive)
         return applied
     if isinstance(target, FunctionType):
-        # The frameworks' own decorators sit above this one, hence are imported; they learn where to look for the stamp.
-        for framework, adapter in _ADAPTERS.items():
-            if framework in sys.modules:
-                import_module(adapter).watch_functions()
         tags.stamp(target, directive)
+        _tell_adapters("watch_functions")
         return target
     raise TypeError(
         f"{directive.source} cannot be applied to {echo(target)} of type {type(target).__qualname__}: it takes a KFP "
@@ -255,9 +261,7 @@ class defaults:  # noqa: N801 - used like contextlib's own
 
     def __enter__(self) -> defaults:  # noqa: PYI034 - typing.Self is newer than Python 3.10
         self._tokens.append(_defaults.set((*_defaults.get(), self.tags)))
-        for framework, adapter in _ADAPTERS.items():
-            if framework in sys.modules:
-                import_module(adapter).watch_defaults()
+        _tell_adapters("watch_defaults")
         return self
 
     def __exit__(

@@ -8,7 +8,7 @@ outermost decorator first), `defaults`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from pillion.policy.problems import PolicyError, Problem
@@ -106,10 +106,17 @@ def own_tags(function: Callable[..., Any]) -> Tags:
 
 def function_tags(function: Callable[..., Any]) -> Tags:
     """Return what was said about a function and about those it wraps; the outermost wins."""
-    tags, seen = Tags(), set()
+    said = Tags()
+    for layer in layers(function):
+        said = said.over(own_tags(layer))
+    return said
+
+
+def layers(function: Callable[..., Any]) -> Iterator[Any]:
+    """Yield a function and those it wraps, as `functools.wraps` tells, outermost first."""
+    seen: set[int] = set()
     current: Any = function
     while current is not None and id(current) not in seen:
         seen.add(id(current))
-        tags = tags.over(own_tags(current))
+        yield current
         current = getattr(current, "__wrapped__", None)
-    return tags
