@@ -11,6 +11,7 @@ from pillion.authoring.manifests.steps import steps
 from pillion.check.containers import containers
 from pillion.check.contract import combinations, parameters, values
 from pillion.check.fields import fields
+from pillion.check.kfp import policies
 from pillion.check.kinds import kinds
 from pillion.check.labels import labels
 from pillion.check.manifest import Manifest, objects
@@ -20,7 +21,8 @@ from pillion.check.references import references
 from pillion.check.translation import translation
 
 _FAMILIES: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
-    kinds, fields, values, combinations, parameters, labels, placement, containers, preemption, references, translation,
+    kinds, fields, values, combinations, parameters, labels, placement, containers, preemption, references, policies,
+    translation,
 )  # fmt: skip
 
 

@@ -16,6 +16,11 @@ from pillion.check.tables import Tables, tables
 from pillion.policy import Problem, echo, is_ours
 
 _MAX_LISTED = 12  # fields that a message lists when none is near
+_VENDORS = {
+    "argo": ("Argo's", "it is ignored"),
+    "k8s": ("Kubernetes'", "the API server drops or refuses it"),
+    "kfp": ("KFP's", "its backend refuses the pipeline"),
+}
 _KFP_KUBERNETES: Path_ = ("platforms", "kubernetes", "deploymentSpec", "executors")
 
 
@@ -79,6 +84,10 @@ def _platform(document: Document, data: Any, path: Path_) -> Iterator[Finding]:
         yield from walk.value(executors, "{" + tables().kfp["kubernetes"], (*path, *_KFP_KUBERNETES))
 
 
+def _looks_right(text: str) -> bool:
+    return text in ("true", "false") or text.removeprefix("-").replace(".", "", 1).isdecimal()
+
+
 class _Walk:
     """Compares one document's data with the shapes that it should have."""
 
@@ -126,14 +135,13 @@ class _Walk:
 
     def _unknown(self, key: str, name: str, siblings: dict[str, Any], path: Path_) -> Finding:
         known = self._tables.types[name]
-        place = f" in {dotted(path)}" if path else ""
         vendor, _, noun = name.partition(".")
-        whose = {"argo": "Argo's", "k8s": "Kubernetes'", "kfp": "KFP's"}[vendor]
-        noun = noun.rpartition(".")[2]
-        listed = sorted(known)
-        few = f": {', '.join(listed)}" if 0 < len(listed) <= _MAX_LISTED else ""
+        whose, consequence = _VENDORS[vendor]
+        allowed = f"{whose} {noun.rpartition('.')[2]} knows no such field, and {consequence}"
+        if 0 < len(known) <= _MAX_LISTED:
+            allowed += f"; its fields are {', '.join(sorted(known))}"
         problem = Problem(
-            "unknown-field", f"{echo(key)[1:-1]} is not a field{place}", f"{whose} {noun} has {len(known)} fields{few}",
+            "unknown-field", f"{dotted(path)} has no field {echo(key)[1:-1]}", allowed,
             self._suggestion(key, known, siblings) or "remove it",
         )  # fmt: skip
         return found(self._document, (*path, key), problem)
@@ -152,7 +160,7 @@ class _Walk:
         given = {dict: "a mapping", list: "a list", bool: "true or false"}.get(type(value), echo(value))
         fix = 'begin each item with "- "' if wanted == "a list" else ""
         if isinstance(value, str) and wanted in ("a whole number", "a number", "true or false"):
-            fix = "write it without quotes"
+            fix = "write it without quotes" if _looks_right(value) else ""
         return found(
             self._document, path, Problem("wrong-kind", f"{dotted(path)} is {given}", f"it has to be {wanted}", fix)
         )

@@ -49,10 +49,14 @@ def _own(step: Step) -> Iterator[Finding]:
             yield _at(step, key, problem)
         elif value != MANAGED_VALUE:
             problem = Problem(
-                "label-value", f"{MANAGED_LABEL} is {echo(value)}", f'it is "{MANAGED_VALUE}", as text, or absent',
+                "label-value", f"{MANAGED_LABEL} is {_written(value)}", f'it is "{MANAGED_VALUE}", as text, or absent',
                 f'write "{MANAGED_VALUE}", in quotes',
             )  # fmt: skip
             yield _at(step, key, problem)
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else echo(value)
 
 
 def _inherited(manifest: Manifest, unmanaged: dict[tuple[int, tuple[str | int, ...]], list[Step]]) -> Iterator[Finding]:

@@ -9,9 +9,10 @@ from pillion.authoring.findings import Finding
 from pillion.authoring.manifests.document import Document, Path_
 from pillion.authoring.manifests.steps import Step, at, is_kfp_platform
 from pillion.check.manifest import Manifest, dotted, found
-from pillion.policy import Problem, echo, is_ours
+from pillion.policy import MANAGED_LABEL, Problem, echo, is_ours
 
 _HELD = ("annotations", "labels")
+_HELPED = ("resource", "data")  # Argo runs its own executor in a pod of their own
 
 
 def placement(manifest: Manifest) -> Iterator[Finding]:
@@ -19,6 +20,7 @@ def placement(manifest: Manifest) -> Iterator[Finding]:
     for step in manifest.steps:
         if not step.makes_pod:
             yield from _no_pod(step)
+            yield from _helper_pod(step)
     for document in manifest.documents:
         steps = [step for step in manifest.steps if document in (step.document, step.metadata_document)]
         known = steps or is_kfp_platform(document.data)
@@ -37,22 +39,33 @@ def _no_pod(step: Step) -> Iterator[Finding]:
             return
 
 
+def _helper_pod(step: Step) -> Iterator[Finding]:
+    """Find pods that Argo makes for its own work and that get the policy which a workflow gives to all of its pods."""
+    kind = next((kind for kind in _HELPED if kind in step.raw), None)
+    if kind and MANAGED_LABEL in step.inherited_labels:
+        problem = Problem(
+            "helper-pod", f"the workflow's policy for all pods also holds for this {kind} template", step.why_no_pod,
+            "move the policy to the templates that need a GPU", where=step.where,
+        )  # fmt: skip
+        yield found(step.document, (*step.path, kind), problem)
+
+
 def _ignored(document: Document, steps: list[Step]) -> Iterator[Finding]:
     right = {(*step.metadata_path, held) for step in steps for held in _HELD}
-    said = {
-        (held, key, str(value))
-        for step in steps
-        for held, entries in zip(_HELD, (step.effective, step.effective_labels), strict=True)
-        for key, value in entries.items()
-    }
     for path, held in _holders(document.data, ()):
         if path in right:
             continue
         entries = at(document.data, path)
         # The same thing said again in the right place does no harm; charts put their labels everywhere.
-        stray = [key for key, value in entries.items() if is_ours(key) and (held, key, str(value)) not in said]
+        stray = [key for key, value in entries.items() if is_ours(key) and not _said_rightly(steps, held, key, value)]
         if stray:
             yield found(document, (*path, stray[0]), _problem(document, path, stray[0]))
+
+
+def _said_rightly(steps: list[Step], held: str, key: str, value: Any) -> bool:
+    pods = [step for step in steps if step.makes_pod and not step.shared]
+    said = [step.effective if held == "annotations" else step.effective_labels for step in pods]
+    return bool(said) and all(entries.get(key) == value for entries in said)
 
 
 def _holders(data: Any, path: Path_) -> Iterator[tuple[Path_, str]]:

@@ -98,8 +98,8 @@ _CONTRACT = (
         Rule(
             term.code,
             "contract",
-            f"The value of `{term.key}` is not one of {term.values}.",
-            "See the contract's table.",
+            f"The value of `{term.key}` cannot be read.",
+            f"Write {term.values}.",
         )
         for term in TERMS
     ),
@@ -173,6 +173,13 @@ _PLACEMENT = (
         "placement",
         "A policy on a step that runs no container of its author's.",
         "Put it on the steps that do.",
+    ),
+    Rule(
+        "helper-pod",
+        "placement",
+        "A policy for all pods of a workflow also holds for a resource or data template's pod, which needs no GPU.",
+        "Put the policy on the templates that need it.",
+        "warning",
     ),
     Rule(
         "unknown-executor",
@@ -282,6 +289,21 @@ _REFERENCES = (
     ),
 )
 
+_KFP = (
+    Rule(
+        "kfp-policy-leak",
+        "kfp",
+        "An executor has another step's policy, or lost its own: KFP mixes up steps of nested pipelines.",
+        "Give one of the two components of the same name another name.",
+    ),
+    Rule(
+        "kfp-shared-executor",
+        "kfp",
+        "KFP put two components with policies of their own on one executor.",
+        "Give one of the two components another name.",
+    ),
+)
+
 _TRANSLATION = (
     Rule(
         "foreign-words",
@@ -316,7 +338,7 @@ _PROGRAMS = (
 RULES: dict[str, Rule] = {
     rule.code: rule
     for family in (
-        _DOCUMENT, _FIELDS, _CONTRACT, _PLACEMENT, _CONTAINERS, _PREEMPTION, _REFERENCES, _TRANSLATION, _PROGRAMS,
+        _DOCUMENT, _FIELDS, _CONTRACT, _PLACEMENT, _CONTAINERS, _PREEMPTION, _REFERENCES, _KFP, _TRANSLATION, _PROGRAMS,
     )
     for rule in family
 }  # fmt: skip
