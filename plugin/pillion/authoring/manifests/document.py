@@ -29,6 +29,7 @@ MAX_DEPTH = 100
 Key = str | int
 Path_ = tuple[Key, ...]
 Node = yaml.nodes.Node
+Collection = yaml.nodes.CollectionNode
 
 # What a plain scalar means to the Go parsers behind kubectl and Argo: a number, a boolean or null where it looks like
 # one under YAML 1.1 or 1.2, else text.
@@ -62,12 +63,16 @@ class Document:
         file: The name that messages use.
         node: Its root, a mapping node; marks count characters in the whole file's text.
         data: Its value as plain dicts, lists, strings, numbers, booleans and None. Aliases share objects.
+        start: Offset at which its text begins, with the comments and markers before it.
+        end: Offset at which its root ends; in block style comments that follow it are before that.
         problems: What is wrong with it as YAML, such as duplicate keys; the data holds the last value of such a key.
     """
 
     file: str
     node: yaml.nodes.MappingNode
     data: dict[str, Any]
+    start: int
+    end: int
     problems: tuple[Finding, ...] = field(default=())
 
     @property
@@ -142,22 +147,29 @@ def read_text(path: Path) -> str:
         ManifestError: It is too large, binary, or not UTF-8.
         OSError: It cannot be read.
     """
-    name = str(path)
-    size = path.stat().st_size
-    if size > MAX_FILE_BYTES:
+    with path.open("rb") as file:
+        return decode(file.read(MAX_FILE_BYTES + 1), str(path))
+
+
+def decode(raw: bytes, file: str) -> str:
+    """Return a manifest's bytes as text; `file` is the name that messages use.
+
+    Raises:
+        ManifestError: They are too many, binary, or not UTF-8.
+    """
+    if len(raw) > MAX_FILE_BYTES:
         raise _refusal(
-            name, "file-too-large", f"the file has {size} bytes",
-            f"a manifest has at most {MAX_FILE_BYTES} (the API server takes far less)", "split it",
+            file, "file-too-large", f"the file has more than {MAX_FILE_BYTES >> 20} MiB",
+            "a manifest has less; the API server takes 3 MiB an object", "split it",
         )  # fmt: skip
-    raw = path.read_bytes()
     if b"\0" in raw:
-        raise _refusal(name, "not-text", "the file is binary", "a manifest is YAML or JSON text")
+        raise _refusal(file, "not-text", "the file is binary", "a manifest is YAML or JSON text")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         place = Position(raw.count(b"\n", 0, error.start) + 1, error.start - raw.rfind(b"\n", 0, error.start))
         problem = Problem("not-text", f"byte {raw[error.start]:#04x} is not UTF-8", "a manifest is UTF-8 text")
-        raise ManifestError([Finding(name, place, problem)]) from None
+        raise ManifestError([Finding(file, place, problem)]) from None
 
 
 def _refusal(file: str, code: str, what: str, allowed: str, fix: str = "") -> ManifestError:
@@ -182,15 +194,16 @@ def parse(text: str, file: str) -> Iterator[Document]:
     Raises:
         ManifestError: The text is not YAML or JSON, holds no document, or a document is not a mapping or is a bomb.
     """
-    count = 0
+    count = start = 0
     nodes = _compose(text, file)
     while True:
         with _without_collector():
             node = next(nodes, None)
-            document = _document(node, file) if node is not None else None
+            document = _document(node, file, start) if node is not None else None
         if document is None:
             break
         count += 1
+        start = document.end
         yield document
     if not count:
         raise _refusal(file, "empty-file", "the file holds no document", "a manifest holds at least one")
@@ -225,7 +238,7 @@ def _syntax_hint(text: str, place: Position) -> str:
     return "this is neither YAML nor JSON"
 
 
-def _document(node: Node, file: str) -> Document:
+def _document(node: Node, file: str, start: int) -> Document:
     if not isinstance(node, yaml.MappingNode):
         given = "a list" if isinstance(node, yaml.SequenceNode) else echo(node.value)
         problem = Problem(
@@ -240,7 +253,7 @@ def _document(node: Node, file: str) -> Document:
             "aliases may repeat a value, not multiply it", "write the values out",
         )  # fmt: skip
         raise ManifestError([Finding(file, position_of(node), problem)])
-    return Document(file, node, data, tuple(converter.problems))
+    return Document(file, node, data, start, node.end_mark.index, tuple(converter.problems))
 
 
 class _Converter:
@@ -250,24 +263,29 @@ class _Converter:
         self._file = file
         self._made: dict[int, Any] = {}
         self._sizes: dict[int, int] = {}
+        self._heights: dict[int, int] = {}
         self.problems: list[Finding] = []
 
     def value(self, node: Node, depth: int = 0) -> Any:
         if isinstance(node, yaml.ScalarNode):
             return _scalar(node)
-        if id(node) in self._made:
-            return self._made[id(node)]
-        if depth > MAX_DEPTH:
+        known = id(node) in self._made
+        if depth + self._height(node) > MAX_DEPTH:
+            through = ", counting through aliases" if known else ""
             problem = Problem(
-                "nested-too-deep", f"a value stands inside {depth} others", f"values nest up to {MAX_DEPTH} deep"
-            )
+                "nested-too-deep", f"values nest over {MAX_DEPTH} deep here{through}",
+                f"they nest up to {MAX_DEPTH} deep; no kind needs a fifth of that",
+            )  # fmt: skip
             raise ManifestError([Finding(self._file, position_of(node), problem)])
+        if known:
+            return self._made[id(node)]
         if isinstance(node, yaml.SequenceNode):
             items: list[Any] = []
             self._made[id(node)] = items
             self._sizes[id(node)] = MAX_EXPANDED_NODES + 1  # until it is known; a node inside itself has no end
             items.extend(self.value(item, depth + 1) for item in node.value)
             self._sizes[id(node)] = 1 + sum(map(self.expanded, node.value))
+            self._heights[id(node)] = 1 + max(map(self._height, node.value), default=0)
             return items
         return self._mapping(node, depth)
 
@@ -298,7 +316,11 @@ class _Converter:
         for key, value in merged.items():
             own.setdefault(key, value)
         self._sizes[id(node)] = size
+        self._heights[id(node)] = 1 + max((self._height(below) for _, below in node.value), default=0)
         return own
+
+    def _height(self, node: Node) -> int:
+        return self._heights.get(id(node), 0)
 
     def expanded(self, node: Node) -> int:
         """Return how many values the node stands for once aliases are written out."""
