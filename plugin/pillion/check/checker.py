@@ -68,8 +68,14 @@ def check_documents(documents: Iterable[Document], file: str) -> list[Finding]:
 
 
 def _sorted(findings: Iterable[Finding]) -> list[Finding]:
-    def place(finding: Finding) -> tuple[int, int, str]:
-        position = finding.position
-        return (position.line, position.column, finding.problem.code) if position else (0, 0, finding.problem.code)
+    """Sort by place. What aliases repeat is told once, for the first step that has it."""
+    once: dict[tuple[object, ...], Finding] = {}
+    for finding in findings:
+        problem = finding.problem
+        once.setdefault((finding.position, problem.code, problem.what, problem.allowed, problem.fix), finding)
+    return sorted(once.values(), key=_place)
 
-    return sorted(dict.fromkeys(findings), key=place)
+
+def _place(finding: Finding) -> tuple[int, int, str]:
+    position = finding.position
+    return (position.line, position.column, finding.problem.code) if position else (0, 0, finding.problem.code)

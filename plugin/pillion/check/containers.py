@@ -10,7 +10,7 @@ from pillion.authoring.findings import Finding
 from pillion.authoring.manifests.document import Path_
 from pillion.authoring.manifests.steps import Step, at
 from pillion.check.manifest import Manifest, found
-from pillion.policy import BY_FIELD, Problem, is_ours, is_parameter
+from pillion.policy import BY_FIELD, Problem, examine, is_ours
 
 _CONTAINER_KEY = BY_FIELD["container"].key
 _MAIN = "main"
@@ -24,20 +24,20 @@ def containers(manifest: Manifest) -> Iterator[Finding]:
     for step in manifest.steps:
         if step.shared or not step.makes_pod or not any(map(is_ours, step.effective)):
             continue
-        named = step.effective.get(_CONTAINER_KEY)
-        if named is None:
-            target, finding = _default(step)
+        terms, _ = examine(step.effective, parameters=True)
+        if isinstance(terms.container, str):
+            target, finding = _named(step, terms.container)
+        elif _CONTAINER_KEY in step.effective:  # a parameter, or a value that `contract` refuses
+            target, finding = None, None
         else:
-            target, finding = _named(step, named)
+            target, finding = _default(step)
         if finding is not None:
             yield finding
         if target is not None:
             yield from _whole_gpu(step, target)
 
 
-def _named(step: Step, named: Any) -> tuple[str | None, Finding | None]:
-    if not isinstance(named, str) or is_parameter(named):
-        return None, None
+def _named(step: Step, named: str) -> tuple[str | None, Finding | None]:
     if named in step.containers:
         return named, None
     problem = Problem(

@@ -95,31 +95,42 @@ class _Walk:
         self._document = document
         self._lenient = lenient
         self._tables: Tables = tables()
+        self._seen: set[tuple[int, str]] = set()
 
     def value(self, value: Any, shape: str, path: Path_) -> Iterator[Finding]:
         if value is None or shape == "*":
             return
-        first = shape[0]
-        if first == "[":
-            if not isinstance(value, list):
-                yield self._wrong(value, "a list", path)
+        if isinstance(value, dict | list):
+            # What aliases repeat is one object, and is judged once.
+            if (id(value), shape) in self._seen:
                 return
-            for index, item in enumerate(value):
-                yield from self.value(item, shape[1:], (*path, index))
-        elif first == "{":
-            if not isinstance(value, dict):
-                yield self._wrong(value, "a mapping", path)
-                return
-            for key, item in value.items():
-                # Annotations and labels of Pillion's own are the contract's business.
-                if not is_ours(key):
-                    yield from self.value(item, shape[1:], (*path, key))
-        elif "." in shape:
-            yield from self._object(value, shape, path)
-        else:
+            self._seen.add((id(value), shape))
+        if shape in _SCALARS:
             takes, noun = _SCALARS[shape]
             if not takes(value):
                 yield self._wrong(value, noun, path)
+        elif shape[0] == "[":
+            yield from self._list(value, shape[1:], path)
+        elif shape[0] == "{":
+            yield from self._mapping(value, shape[1:], path)
+        else:
+            yield from self._object(value, shape, path)
+
+    def _list(self, value: Any, shape: str, path: Path_) -> Iterator[Finding]:
+        if not isinstance(value, list):
+            yield self._wrong(value, "a list", path)
+            return
+        for index, item in enumerate(value):
+            yield from self.value(item, shape, (*path, index))
+
+    def _mapping(self, value: Any, shape: str, path: Path_) -> Iterator[Finding]:
+        if not isinstance(value, dict):
+            yield self._wrong(value, "a mapping", path)
+            return
+        for key, item in value.items():
+            # Annotations and labels of Pillion's own are the contract's business.
+            if not is_ours(key):
+                yield from self.value(item, shape, (*path, key))
 
     def _object(self, value: Any, name: str, path: Path_) -> Iterator[Finding]:
         if not isinstance(value, dict):

@@ -31,8 +31,8 @@ def _pipeline(executors: dict[str, Step]) -> Iterator[Finding]:
     platform_spec = at(platform.data, first.metadata_path[:-_BELOW_PLATFORM]) if platform else None
     for leak in leaks(at(first.document.data, first.root), platform_spec):
         step = executors.get(leak.executor)
-        if step is None:
-            continue  # an executor that only the platform document has: `placement` says so
+        if step is None or not step.makes_pod:
+            continue  # `placement` says so
         if step.annotations and step.metadata_document is not None:
             yield found(step.metadata_document, (*step.metadata_path, "annotations"), leak.problem)
         else:

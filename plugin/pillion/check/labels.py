@@ -28,9 +28,8 @@ def labels(manifest: Manifest) -> Iterator[Finding]:
             )  # fmt: skip
             yield _at(step, "", problem)
         if labelled and not policy:
-            place = step if MANAGED_LABEL in step.labels else None
-            if place is not None:
-                yield _at(step, MANAGED_LABEL, _without_policy(step.where))
+            if MANAGED_LABEL in step.labels:
+                yield _at(step, MANAGED_LABEL, _without_policy("is set and no policy is"))
             else:
                 unmanaged.setdefault((id(step.document), step.root), []).append(step)
     yield from _inherited(manifest, unmanaged)
@@ -68,12 +67,12 @@ def _inherited(manifest: Manifest, unmanaged: dict[tuple[int, tuple[str | int, .
         if reached:
             named = ", ".join(other.where for other in reached[:_MAX_NAMED])
             more = f" and {len(reached) - _MAX_NAMED} more" if len(reached) > _MAX_NAMED else ""
-            yield _at(step, MANAGED_LABEL, _without_policy(named + more))
+            yield _at(step, MANAGED_LABEL, _without_policy(f"reaches {named}{more}, which say no policy"))
 
 
-def _without_policy(whose: str) -> Problem:
+def _without_policy(how: str) -> Problem:
     return Problem(
-        "label-without-policy", f"{MANAGED_LABEL} is set for {whose} and no policy is",
+        "label-without-policy", f"{MANAGED_LABEL} {how}",
         "a managed pod says its share, or its memory if it is low", "add the annotations, or remove the label",
     )  # fmt: skip
 

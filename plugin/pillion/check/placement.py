@@ -63,7 +63,7 @@ def _ignored(document: Document, steps: list[Step]) -> Iterator[Finding]:
 
 
 def _said_rightly(steps: list[Step], held: str, key: str, value: Any) -> bool:
-    pods = [step for step in steps if step.makes_pod and not step.shared]
+    pods = [step for step in steps if step.makes_pod and not step.shared and step.platform != "kfp"]
     said = [step.effective if held == "annotations" else step.effective_labels for step in pods]
     return bool(said) and all(entries.get(key) == value for entries in said)
 

@@ -153,7 +153,8 @@ def _kfp_tasks(manifest: Manifest) -> dict[tuple[int, Path_, str], list[Path_]]:
         for place in [(*root, "root"), *((*root, "components", name) for name in components)]:
             tasks = at(step.document.data, (*place, "dag", "tasks"))
             for task in tasks if isinstance(tasks, dict) else ():
-                label = labels.get(at(tasks, (task, "componentRef", "name")))
+                component = at(tasks, (task, "componentRef", "name"))
+                label = labels.get(component) if isinstance(component, str) else None
                 if isinstance(label, str):
                     callers.setdefault((document, root, label), []).append((*place, "dag", "tasks", task))
     return callers
