@@ -33,8 +33,9 @@ def recorded(target: Any) -> Tags:
 def said_about(template: Any) -> Tags:
     """Return what the author said about a template; for a script also on its function."""
     own = recorded(template)
-    if isinstance(template, Script) and isinstance(template.source, FunctionType):
-        own = own.over(tags.function_tags(template.source))
+    if isinstance(template, Script) and callable(template.source):
+        function = getattr(template.source, "__func__", template.source)  # a method's
+        own = own.over(tags.function_tags(function))
     return own
 
 
