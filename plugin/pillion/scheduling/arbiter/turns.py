@@ -1,0 +1,160 @@
+"""Whose turn it is: tiers first, then peers in proportion to weight, one quantum at a time.
+
+There are two leases to hold. High steps hold the first: all of them run, unless several have work, which then take
+turns. Normal and low steps hold the second, one of them at a time, whether or not a high step is there: beside a high
+step the gate admits the holder's work into its pauses, and two holders would each think the pause theirs alone.
+"""
+
+from __future__ import annotations
+
+from pillion.scheduling.arbiter.seats import Seat
+from pillion.scheduling.arbiter.terms import NEVER_NS, LeaseState, State, Tuning
+
+_SLACK_NS = 100_000  # a turn that ends within this has ended: waking up again would cost more than it is worth
+
+
+def queue_up(seats: list[Seat], state: State, now_ns: int) -> tuple[int, int, int]:
+    """Give newcomers their places, and note who came when.
+
+    A tenant that comes back gets no credit for the time it had no work or was at its limit, and keeps its debts.
+
+    Returns:
+        Where each tier's queue stands now.
+    """
+    marks = list(state.virtual_ns)
+    for rank in range(3):
+        staying = [seat for seat in seats if seat.rank == rank and seat.contends and seat.tenant.standing.contending]
+        if staying:
+            marks[rank] = max(marks[rank], min(seat.virtual_ns for seat in staying))
+    window_ns = state.tuning.window_ns
+    for seat in seats:
+        if seat.contends != seat.tenant.standing.contending:
+            seat.since_ns = now_ns
+            if seat.contends:
+                seat.virtual_ns = max(seat.virtual_ns, marks[seat.rank])
+        # No debt outlives a window: whatever has happened, clocks that jumped included, is then forgotten.
+        seat.virtual_ns = min(seat.virtual_ns, marks[seat.rank] + window_ns * 1000 // seat.weight)
+    return marks[0], marks[1], marks[2]
+
+
+def shortest_ns(state: State) -> int:
+    """Return the shortest quantum of this GPU: switching costs at most one part in `quantum_switches` of it."""
+    return max(state.tuning.shortest_quantum_ns, state.tuning.quantum_switches * state.gpu.switch_cost_ns)
+
+
+def quantum_ns(weight: int, weights: int, peers: int, state: State) -> int:
+    """Return how long a tenant holds the lease at a time: its part of a round that grows with the number of peers."""
+    tuning = state.tuning
+    if peers < 2:
+        return tuning.quantum_ns
+    part_ns = tuning.quantum_ns * (peers - 1) * weight // weights
+    return max(min(tuning.quantum_ns, part_ns), min(tuning.quantum_ns, shortest_ns(state)))
+
+
+def elect_high(seats: list[Seat], state: State, now_ns: int) -> int:
+    """Decide the lease of the high steps.
+
+    Returns:
+        When this may change by itself.
+    """
+    high = [seat for seat in seats if seat.rank == 0]
+    rivals = [seat for seat in high if seat.contends]
+    wake_ns = NEVER_NS
+    chosen: Seat | None = None
+    if len(rivals) > 1:
+        lingering = [seat for seat in high if _lingers(seat, state.tuning, now_ns)]
+        holder = min((seat for seat in [*rivals, *lingering] if seat.state is LeaseState.RUN), key=_first, default=None)
+        chosen, wake_ns = _elect(holder, rivals, state, now_ns)
+    for seat in high:
+        if seat.blocked or seat.overrun or (chosen is not None and seat.wants and seat is not chosen):
+            _revoke(seat, now_ns)
+    draining = [seat for seat in high if seat.state is LeaseState.DRAIN]
+    for seat in high:
+        if seat.blocked or seat.overrun or (chosen is not None and seat.wants and seat is not chosen):
+            continue
+        if not seat.wants or not any(other is not seat for other in draining):
+            seat.enter(LeaseState.RUN, now_ns)
+    return wake_ns
+
+
+def elect(seats: list[Seat], state: State, now_ns: int) -> int:
+    """Decide the lease of the normal and low steps.
+
+    Returns:
+        When this may change by itself.
+    """
+    lower = [seat for seat in seats if seat.rank > 0]
+    holder = next((seat for seat in lower if seat.state is LeaseState.RUN), None)
+    rivals = [seat for seat in lower if seat.contends]
+    if holder is not None and holder.blocked:
+        _revoke(holder, now_ns)
+        holder = None
+    if not rivals:
+        return NEVER_NS
+    chosen, wake_ns = _elect(holder, rivals, state, now_ns)
+    if holder is not None and chosen is not holder:
+        _revoke(holder, now_ns)
+    if not any(seat.state is LeaseState.DRAIN and seat is not chosen for seat in lower):
+        chosen.enter(LeaseState.RUN, now_ns)
+    return wake_ns
+
+
+def _elect(holder: Seat | None, rivals: list[Seat], state: State, now_ns: int) -> tuple[Seat, int]:
+    """Return who has the turn, the holder or a rival, and when that must be looked at again."""
+    best = min(seat.rank for seat in rivals)
+    peers = [seat for seat in rivals if seat.rank == best]
+    if holder is not None and holder.rank <= best:
+        others = [seat for seat in peers if seat is not holder]
+        if not holder.wants:
+            if _lingers(holder, state.tuning, now_ns):
+                holder.lingers = True
+                return holder, holder.since_ns + state.tuning.linger_ns
+        elif holder.rank < best or not others:
+            return holder, NEVER_NS
+        else:
+            end_ns = _turn_end_ns(holder, others, state, now_ns)
+            if end_ns > now_ns + _SLACK_NS:
+                holder.turn_end_ns = end_ns
+                return holder, end_ns
+            peers = others
+    chosen = min(peers, key=_next)
+    others = [seat for seat in peers if seat is not chosen]
+    if holder is not None and holder.contends and holder.rank == best and holder is not chosen:
+        others.append(holder)
+    if not others:
+        return chosen, NEVER_NS
+    chosen.turn_end_ns = now_ns + _planned_ns(chosen, others, state)
+    return chosen, chosen.turn_end_ns
+
+
+def _planned_ns(seat: Seat, others: list[Seat], state: State) -> int:
+    """Return how long a turn that begins now lasts: a quantum, or longer where the tenant has to catch up."""
+    weights = seat.weight + sum(other.weight for other in others)
+    behind_ns = (min(other.virtual_ns for other in others) - seat.virtual_ns) * seat.weight
+    return max(quantum_ns(seat.weight, weights, len(others) + 1, state), -(-behind_ns // 1000))
+
+
+def _turn_end_ns(holder: Seat, others: list[Seat], state: State, now_ns: int) -> int:
+    weights = holder.weight + sum(other.weight for other in others)
+    ahead_ns = (min(other.virtual_ns for other in others) - holder.virtual_ns) * holder.weight
+    quantum_end_ns = holder.lease_since_ns + quantum_ns(holder.weight, weights, len(others) + 1, state)
+    return max(quantum_end_ns, now_ns - (-ahead_ns // 1000))
+
+
+def _lingers(seat: Seat, tuning: Tuning, now_ns: int) -> bool:
+    idle_ns = now_ns - seat.since_ns
+    return seat.state is LeaseState.RUN and not seat.wants and not seat.blocked and idle_ns < tuning.linger_ns
+
+
+def _revoke(seat: Seat, now_ns: int) -> None:
+    if seat.state is LeaseState.RUN:
+        seat.enter(LeaseState.DRAIN, now_ns)
+
+
+def _next(seat: Seat) -> tuple[bool, int, int, str]:
+    # Who has just been told to go does not come back before the others have had their turns.
+    return seat.state is LeaseState.DRAIN, seat.virtual_ns, seat.since_ns, seat.id
+
+
+def _first(seat: Seat) -> tuple[int, str]:
+    return seat.since_ns, seat.id
