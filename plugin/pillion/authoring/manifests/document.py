@@ -177,7 +177,7 @@ def _refusal(file: str, code: str, what: str, allowed: str, fix: str = "") -> Ma
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Pause cyclic garbage collection: over a growing tree of nodes it finds nothing and takes most of the time."""
     enabled = gc.isenabled()
     gc.disable()
@@ -197,7 +197,7 @@ def parse(text: str, file: str) -> Iterator[Document]:
     count = start = 0
     nodes = _compose(text, file)
     while True:
-        with _without_collector():
+        with without_collector():
             node = next(nodes, None)
             document = _document(node, file, start) if node is not None else None
         if document is None:

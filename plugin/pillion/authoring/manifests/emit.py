@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-# Text that is text to every YAML reader without quotes. Everything that might be a number, a date or a special
-# character is quoted instead, which is never wrong.
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*", re.ASCII)
+# Text that is text to every YAML reader without quotes: words, and amounts such as 8Gi. Everything that might be a
+# number, a date or a special character is quoted instead, which is never wrong.
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*|[0-9]+[KMGTP]i", re.ASCII)
 _NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf", "infinity"})
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
