@@ -1,0 +1,88 @@
+/* How long the high step's pauses last: the last 128 of them as an empirical distribution. */
+#include <string.h>
+
+#include "admit_parts.h"
+
+/* How many of the remembered pauses are at most `length_ns`. */
+static uint32_t count_upto(const struct admit_pauses *pauses, int64_t length_ns) {
+  uint32_t low = 0, high = pauses->count;
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    if (pauses->sorted_ns[middle] <= length_ns)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+void admit_pauses_add(struct admit_pauses *pauses, int64_t pause_ns) {
+  int64_t *sorted = pauses->sorted_ns;
+  if (pauses->count == ADMIT_PAUSES) {
+    uint32_t oldest = count_upto(pauses, pauses->recent_ns[pauses->next]) - 1;
+    memmove(&sorted[oldest], &sorted[oldest + 1], (ADMIT_PAUSES - 1 - oldest) * sizeof *sorted);
+    pauses->count--;
+  }
+  uint32_t at = count_upto(pauses, pause_ns);
+  memmove(&sorted[at + 1], &sorted[at], (pauses->count - at) * sizeof *sorted);
+  sorted[at] = pause_ns;
+  pauses->count++;
+  pauses->recent_ns[pauses->next] = pause_ns;
+  pauses->next = (pauses->next + 1) % ADMIT_PAUSES;
+  for (uint32_t k = 0; k < pauses->count; k++) pauses->sums_ns[k + 1] = pauses->sums_ns[k] + sorted[k];
+}
+
+/* With nothing to go by, a pause that has lasted e ends within t with probability t / (e + t): the time that something has
+ * lasted is all that is known about its end. This is the expected overrun then, x - e ln(1 + x / e), to within 9 %. */
+static int64_t overrun_unknown(int64_t elapsed_ns, int64_t work_ns) {
+  int64_t ppm = work_ns * 1000000 / (2 * elapsed_ns + work_ns + 1);
+  return work_ns / 1000 * ppm / 1000;
+}
+
+int64_t admit_pauses_overrun(const struct admit_pauses *pauses, int64_t elapsed_ns, int64_t work_ns) {
+  uint32_t over = count_upto(pauses, elapsed_ns);
+  uint32_t within = count_upto(pauses, elapsed_ns + work_ns);
+  int64_t longer = pauses->count - over;
+  int64_t overruns = (int64_t)(within - over) * (elapsed_ns + work_ns) - (pauses->sums_ns[within] - pauses->sums_ns[over]);
+  return (overruns + overrun_unknown(elapsed_ns, work_ns)) / (longer + 1);
+}
+
+int64_t admit_pauses_surely(const struct admit_pauses *pauses, int64_t elapsed_ns) {
+  uint32_t over = count_upto(pauses, elapsed_ns);
+  uint32_t longer = pauses->count - over;
+  if (longer < 8) return elapsed_ns / 16;
+  return pauses->sorted_ns[over + longer / 64] - elapsed_ns;
+}
+
+enum { SAMPLES = 16, PLANS = 4 };
+
+/* Exchange rate of lending `samples` rests of pauses to at most `most` units each: device time gained for time stolen. */
+static int64_t rate_of_plan(const int64_t *rests_ns, uint32_t samples, int64_t most, int64_t unit_ns, int64_t switch_ns,
+                            int64_t lead_ns) {
+  int64_t gained_ns = 0, stolen_ns = 0;
+  for (uint32_t k = 0; k < samples; k++) {
+    int64_t started = (admit_most(rests_ns[k] + lead_ns - switch_ns, 0) + unit_ns - 1) / unit_ns;
+    started = admit_least(admit_most(started, 1), most);
+    gained_ns += started * unit_ns;
+    stolen_ns += switch_ns + admit_most(switch_ns + started * unit_ns - rests_ns[k], 0);
+  }
+  return gained_ns * ADMIT_ONE / admit_most(stolen_ns, 1);
+}
+
+int64_t admit_pauses_worth(const struct admit_pauses *pauses, int64_t elapsed_ns, int64_t unit_ns, int64_t switch_ns,
+                           int64_t lead_ns) {
+  int64_t rests_ns[SAMPLES + 1];
+  uint32_t over = count_upto(pauses, elapsed_ns);
+  uint32_t longer = pauses->count - over;
+  uint32_t samples = longer < SAMPLES ? longer : SAMPLES;
+  for (uint32_t k = 0; k < samples; k++)
+    rests_ns[k] = pauses->sorted_ns[over + (2 * k + 1) * longer / (2 * samples)] - elapsed_ns;
+  if (samples < SAMPLES) rests_ns[samples++] = elapsed_ns / 2;
+  int64_t best = rate_of_plan(rests_ns, samples, INT32_MAX, unit_ns, switch_ns, lead_ns);
+  for (uint32_t plan = 0; plan < PLANS; plan++) {
+    int64_t fit = (rests_ns[plan * (samples - 1) / (PLANS - 1)] - switch_ns) / unit_ns;
+    for (int64_t most = admit_most(fit, 1); most <= fit + 1; most++)
+      best = admit_most(best, rate_of_plan(rests_ns, samples, most, unit_ns, switch_ns, lead_ns));
+  }
+  return best;
+}
