@@ -6,6 +6,7 @@ Its values are named tuples: as frozen as dataclasses, whose import alone would 
 
 from pillion.policy.annotations import examine, is_ours, is_parameter, policy_hash, read, read_term, unknown_key, write
 from pillion.policy.problems import PolicyError, PolicyWarning, Problem, echo
+from pillion.policy.resources import is_whole_gpu
 from pillion.policy.table import (
     BY_FIELD,
     BY_KEY,
@@ -44,6 +45,7 @@ __all__ = [
     "inconsistencies",
     "is_ours",
     "is_parameter",
+    "is_whole_gpu",
     "omissions",
     "policy_hash",
     "read",

@@ -16,7 +16,7 @@ from hera.workflows import (
     models,
 )
 
-from pillion import PolicyError, gpu_share, priority
+from pillion import PolicyError, defaults, gpu_share, priority
 from pillion.policy import PolicyWarning
 
 SHARE = {"pillion.dev/priority": "normal", "pillion.dev/share": "0.5"}
@@ -105,7 +105,7 @@ def test_wrong_annotations_by_hand_are_refused(by_hand, code):
 
 def test_a_label_that_switches_management_off_is_refused():
     problem = refused(gpu_share(0.5)(Container(name="train", image="i", labels={"pillion.dev/managed": "false"})))
-    assert (problem.code, problem.key) == ("annotation-differs", "pillion.dev/managed")
+    assert (problem.code, problem.key) == ("label-value", "pillion.dev/managed")
 
 
 def test_another_priority_class_is_kept_with_a_warning():
@@ -115,11 +115,14 @@ def test_another_priority_class_is_kept_with_a_warning():
     assert template["priorityClassName"] == "batch"
 
 
-def test_the_tiers_own_priority_class_needs_no_warning(templates):
-    train = gpu_share(0.5)(Container(name="train", image="i", priority_class_name="pillion-normal"))
+@pytest.mark.parametrize(
+    ("own", "written"), [(None, "pillion-high"), ("pillion-low", "pillion-high"), ("{{=x}}", "{{=x}}")]
+)
+def test_a_tiers_class_is_that_of_the_policy(own, written, templates):
+    train = priority("high")(gpu_share(0.5)(Container(name="train", image="i", priority_class_name=own)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert templates(workflow_of(train))["train"]["priorityClassName"] == "pillion-normal"
+        assert templates(workflow_of(train))["train"]["priorityClassName"] == written
 
 
 @pytest.mark.parametrize(
@@ -171,11 +174,19 @@ def test_retries_of_a_step_that_keeps_its_pod_are_nobodys_business(templates):
         assert templates(workflow_of(train))["train"]["retryStrategy"] == {"limit": 2}
 
 
+def test_the_warning_is_at_the_authors_own_line():
+    train = gpu_share(0.5)(Container(name="train", image="i", priority_class_name="batch"))
+    with pytest.warns(PolicyWarning) as caught:
+        workflow_of(train).to_yaml()
+    assert caught[0].filename == __file__
+
+
 def test_a_pod_spec_patch_and_workflow_wide_settings_are_untouched(build):
     train = Container(name="train", image="i", pod_spec_patch='{"priorityClassName": "batch"}')
     wide = {
         "pod_priority_class_name": "batch",
         "pod_metadata": models.Metadata(labels={"app": "nightly"}),
+        "template_defaults": models.Template(timeout="1h"),
         "retry_strategy": RetryStrategy(limit=1),
     }
     plain = build(workflow_of(train, **wide))
@@ -185,30 +196,94 @@ def test_a_pod_spec_patch_and_workflow_wide_settings_are_untouched(build):
     assert decorated == plain
 
 
+@pytest.mark.parametrize(
+    ("wide", "retries"),
+    [
+        ({"retry_strategy": RetryStrategy(limit=9, retry_policy="Always")}, None),
+        ({"retry_strategy": RetryStrategy(limit=9)}, {"limit": "5", "retryPolicy": "Always"}),
+        ({"retry_strategy": RetryStrategy(limit=0, retry_policy="Always")}, {"limit": "5", "retryPolicy": "Always"}),
+        (
+            {
+                "retry_strategy": RetryStrategy(limit=9, retry_policy="Always"),
+                "template_defaults": models.Template(retry_strategy=models.RetryStrategy(retry_policy="OnFailure")),
+            },
+            {"limit": "5", "retryPolicy": "Always"},
+        ),
+    ],
+)
+def test_retries_of_the_whole_workflow_serve_if_they_happen(wide, retries, templates):
+    train = priority("low", on_preempt="evict")(gpu_share(memory="1Gi")(Container(name="train", image="i")))
+    assert templates(workflow_of(train, **wide))["train"].get("retryStrategy") == retries
+
+
+def test_annotations_of_the_whole_workflow_by_hand_are_the_farthest_default(policy_of):
+    def low(**more):
+        said = models.Metadata(annotations={"pillion.dev/priority": "low", "pillion.dev/memory": "4Gi"})
+        templates = [
+            gpu_share(0.5, memory="1Gi")(Container(name="train", image="i")),
+            Container(name="other", image="i"),
+        ]
+        return workflow_of(*templates, pod_metadata=said, **more)
+
+    train = {"memory": "1Gi", "priority": "low", "share": "0.5"}
+    assert policy_of(low()) == {"train": (train, "pillion-low", None)}
+    nearer = models.Template(metadata=models.Metadata(annotations={"pillion.dev/priority": "high"}))
+    assert policy_of(low(template_defaults=nearer))["train"][1] == "pillion-high"
+    assert policy_of(defaults(priority="normal", share=0.25)(low())) == {
+        "train": ({**train, "priority": "normal"}, "pillion-normal", None),
+        "other": ({"priority": "normal", "share": "0.25"}, "pillion-normal", None),
+    }
+
+
+def test_wrong_annotations_of_a_workflow_without_decorators_are_not_ours_to_refuse(build):
+    wrong = models.Metadata(annotations={"pillion.dev/shares": "0.5"})
+    build(workflow_of(Container(name="train", image="i"), pod_metadata=wrong))
+
+
+def test_inputs_of_the_template_defaults_count_as_the_templates(policy_of):
+    inputs = models.Inputs(parameters=[models.Parameter(name="share", value="0.5")])
+    train = gpu_share("{{inputs.parameters.share}}")(Container(name="train", image="i"))
+    nightly = workflow_of(train, template_defaults=models.Template(inputs=inputs))
+    assert policy_of(nightly)["train"][0]["share"] == "{{inputs.parameters.share}}"
+
+
 ONE_GPU = Resources(gpus=1)
 
 
+def limits(resource, amount):
+    return models.ResourceRequirements(limits={resource: models.Quantity(root=amount)})
+
+
 @pytest.mark.parametrize(
-    ("template", "name"),
+    ("resources", "asked"),
     [
-        (Container(name="train", image="i", resources=ONE_GPU), "main"),
-        (Script(name="train", image="i", source="", resources=ONE_GPU), "main"),
-        (
-            Container(
-                name="train",
-                image="i",
-                resources=models.ResourceRequirements(limits={"nvidia.com/gpu": models.Quantity(root="2")}),
-            ),
-            "main",
-        ),
-        (Container(name="train", image="i", resources=Resources(gpus="{{inputs.parameters.gpus}}")), "main"),
-        (Container(name="train", image="i", sidecars=UserContainer(name="view", image="i", resources=ONE_GPU)), "view"),
+        (ONE_GPU, "nvidia.com/gpu 1"),
+        (limits("nvidia.com/gpu", "2"), "nvidia.com/gpu 2"),
+        (limits("nvidia.com/mig-1g.10gb", "1"), "nvidia.com/mig-1g.10gb 1"),
+        (limits("amd.com/gpu", "1"), "amd.com/gpu 1"),
+        (Resources(gpus="{{inputs.parameters.gpus}}"), "nvidia.com/gpu {{inputs.parameters.gpus}}"),
     ],
 )
-def test_whole_gpus_and_a_share_on_one_template_are_refused(template, name):
-    problem = refused(gpu_share(0.5)(template))
-    assert problem.code == "whole-gpu-and-share"
-    assert f'container "{name}"' in problem.what
+def test_whole_gpus_and_a_share_of_one_are_refused(resources, asked):
+    for template in (
+        Container(name="train", image="i", resources=resources),
+        Script(name="train", image="i", source="", resources=resources),
+        ContainerSet(name="train", containers=[ContainerNode(name="main", image="i", resources=resources)]),
+    ):
+        problem = refused(gpu_share(0.5)(template))
+        assert (problem.code, problem.what) == (
+            "whole-gpu",
+            f'its container "main" asks for {asked} and for a share of a GPU',
+        )
+
+
+def test_whole_gpus_of_another_container_of_the_pod_are_its_own_business():
+    def made():
+        view = UserContainer(name="view", image="i", resources=ONE_GPU)
+        return Container(name="train", image="i", sidecars=[view])
+
+    workflow_of(gpu_share(0.5)(made())).build()
+    assert refused(gpu_share(0.5, container="view")(made())).code == "whole-gpu"
 
 
 def test_asking_for_no_whole_gpu_is_no_contradiction(policy_of):
@@ -225,15 +300,20 @@ def test_a_container_that_the_template_does_not_have_is_refused():
 def test_a_set_without_a_main_container_must_name_one():
     nodes = [ContainerNode(name="fetch", image="i"), ContainerNode(name="learn", image="i")]
     problem = refused(gpu_share(0.5)(ContainerSet(name="train", containers=nodes)))
-    assert (problem.code, problem.allowed) == ("unknown-container", "its containers are fetch, learn")
+    assert (problem.code, problem.allowed) == ("which-container", "a pod with several containers names the one")
+
+
+def test_the_only_container_of_a_set_needs_no_name(policy_of):
+    alone = ContainerSet(name="train", containers=[ContainerNode(name="learn", image="i")])
+    assert policy_of(workflow_of(gpu_share(0.5)(alone)))["train"][0] == {"priority": "normal", "share": "0.5"}
 
 
 def test_every_mistake_is_told_at_once():
-    train = Container(name="train", image="i", resources=ONE_GPU, annotations={"pillion.dev/share": "0.25"})
+    train = Container(name="train", image="i", annotations={"pillion.dev/share": "0.25"})
     with pytest.raises(PolicyError) as caught:
         workflow_of(gpu_share("{{inputs.parameters.s}}", container="trainer")(train)).build()
     assert {problem.code for problem in caught.value.problems} == {
-        "annotation-differs", "unknown-container", "unknown-parameter", "whole-gpu-and-share",
+        "annotation-differs", "unknown-container", "unknown-parameter",
     }  # fmt: skip
 
 

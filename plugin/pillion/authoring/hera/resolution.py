@@ -2,24 +2,25 @@
 
 From near to far: what was said about the template (and about a script's function), its own annotations, the `defaults`
 block that the template was made in, the block that its calls were made in, `defaults(...)(workflow)`, the block that
-the workflow was made in, the block that it is built in.
+the workflow was made in, the block that it is built in, the annotations that the workflow has for all of its pods.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from hera.workflows import DAG, Parallel, Steps, Workflow, models
+from hera.workflows import DAG, Parallel, RetryStrategy, Steps, Workflow, models
 from hera.workflows.protocol import Templatable
 
 from pillion.authoring.decorators import current_defaults
+from pillion.authoring.hera.notices import warn
 from pillion.authoring.hera.records import recorded, said_about, surroundings
-from pillion.authoring.hera.writing import Said, with_policy
+from pillion.authoring.hera.writing import Said, WorkflowWide, parameters_of, said_by_hand, with_policy
 from pillion.authoring.tags import Tags
-from pillion.policy import PolicyError, PolicyWarning, Problem
+from pillion.policy import PolicyError, Problem
 
 
 def with_policies(
@@ -44,6 +45,7 @@ class _Resolution:
     def __init__(self, workflow: Workflow, templates: Sequence[Any]) -> None:
         self._around = surroundings(workflow)
         self._defaults = recorded(workflow).over(self._around).over(current_defaults())
+        self._workflow = workflow
         self._by_name: dict[str, Any] = {}
         for template in workflow.templates:
             self._by_name.setdefault(template.name, template)  # as Hera does: the first of a name is the one that runs
@@ -60,9 +62,23 @@ class _Resolution:
         calls = [call] if call is not None else self._calls.get(template.name, [])
         made = self._inner(template)
         defaults = {made.over(self._inner(call)).over(self._defaults) for call in calls}
-        said = Said(_own(template), frozenset(defaults or {made.over(self._defaults)}))
-        where = where or f'template "{template.name}"'
-        return with_policy(self._with_inlines(template, form), said, where)
+        defaults = defaults or {made.over(self._defaults)}
+        form = self._with_inlines(template, form)
+        if not (_own(template) or any(defaults)):
+            return form
+        said = Said(_own(template), frozenset(defaults), self._workflow_wide)
+        return with_policy(form, said, where or f'template "{template.name}"')
+
+    @cached_property
+    def _workflow_wide(self) -> WorkflowWide:
+        template = self._workflow.template_defaults
+        own = self._workflow.retry_strategy
+        retry_strategy = (template and template.retry_strategy) or (
+            own.build() if isinstance(own, RetryStrategy) else own
+        )
+        # Argo lays the metadata of templateDefaults over podMetadata.
+        tags = said_by_hand(template and template.metadata).over(said_by_hand(self._workflow.pod_metadata))
+        return WorkflowWide(tags, parameters_of(template), retry_strategy)
 
     def _inner(self, made: Any) -> Tags:
         """Return the defaults that a template or call was made in, beyond those around the whole workflow."""
@@ -94,7 +110,7 @@ class _Resolution:
         if call.template_ref is not None:
             if defaults.over(self._defaults):
                 reference = f'"{call.template_ref.template}" of "{call.template_ref.name}"'
-                _warn(f"{where}: defaults do not reach the template {reference}; apply them where it is defined")
+                warn(f"{where}: defaults do not reach the template {reference}; apply them where it is defined")
             return
         entry = self._by_name.get(_name(call))
         if entry is None:
@@ -126,7 +142,7 @@ class _Resolution:
                 )
             )
         if self._defaults:
-            _warn(f"{message}; apply them there")
+            warn(f"{message}; apply them there")
 
 
 def _lost(template: Any, said: Tags, kept: Tags) -> Problem:
@@ -149,7 +165,7 @@ def _around(made: Any) -> Tags:
 
 def _name(call: Any) -> str:
     """Return the name of the template that a call refers to; empty where it has none."""
-    name = call.template if isinstance(call.template, str | None) else call.template.name
+    name = call.template if isinstance(call.template, str) else getattr(call.template, "name", None)
     return name or ""
 
 
@@ -177,7 +193,3 @@ def _calls_below(template: Any) -> Iterator[Any]:
         yield call
         if call.inline is not None:
             yield from _calls_below(call.inline)
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, PolicyWarning, stacklevel=2)
