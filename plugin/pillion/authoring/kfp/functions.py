@@ -44,7 +44,7 @@ def _making_pipeline(original: Callable[..., None], *args: Any, **kwargs: Any) -
         sources = " and ".join(each.source for each in (tags.gpu_share, tags.priority) if each is not None)
         raise PolicyError(
             Problem(
-                "kfp-pipeline", f"{sources} is applied to a pipeline's function", "a policy belongs to a step",
+                "kfp-pipeline", f"a pipeline's function carries {sources}", "a policy belongs to a step",
                 "for all steps of the pipeline, put @pillion.defaults(...) there instead",
                 f'pipeline "{getattr(function, "__name__", "")}"',
             )

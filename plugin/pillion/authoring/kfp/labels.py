@@ -7,21 +7,22 @@ merges in between (see `leaks`). With labels that occur nowhere else it has noth
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from kfp.compiler.compiler_utils import get_all_groups
 from kfp.dsl.utils import make_name_unique_by_adding_index, sanitize_executor_label
 
 
-def separate(tasks: Iterable[Any]) -> None:
-    """Give the executors of each nested pipeline among `tasks` labels that no other of them has.
+def separate(pipeline: Any) -> None:
+    """Give the executors of each nested pipeline in `pipeline` labels that no step before it has.
 
-    The nested pipelines themselves stay as they are; their tasks get copies.
+    They are the labels that KFP means to give. The nested pipelines stay as they are; their tasks get copies.
     """
-    tasks = list(tasks)
-    taken = {sanitize_executor_label(task.name) for task in tasks if task.pipeline_spec is None}
-    for task in tasks:
+    taken: set[str] = set()
+    for task in _in_compiling_order(pipeline):
         if task.pipeline_spec is None:
+            taken.add(make_name_unique_by_adding_index(sanitize_executor_label(task.name), list(taken), "-"))
             continue
         labels = set(executors_of(task.pipeline_spec))
         renamed: dict[str, str] = {}
@@ -36,6 +37,13 @@ def separate(tasks: Iterable[Any]) -> None:
             task.component_spec.platform_spec = platform_spec
 
 
+def _in_compiling_order(pipeline: Any) -> list[Any]:
+    """Return the tasks of a pipeline as KFP compiles them: group by group, the exit tasks, which no group has, last."""
+    ordered = [task for group in get_all_groups(pipeline.groups[0]) for task in group.tasks]
+    grouped = set(map(id, ordered))
+    return ordered + [task for task in pipeline.tasks.values() if id(task) not in grouped]
+
+
 def executors_of(pipeline_spec: Any) -> Mapping[str, Any]:
     """Return the executors of a pipeline message by label."""
     deployment = pipeline_spec.deployment_spec
@@ -45,7 +53,8 @@ def executors_of(pipeline_spec: Any) -> Mapping[str, Any]:
 def _renamed_pipeline(pipeline_spec: Any, renamed: Mapping[str, str]) -> Any:
     changed = copy.deepcopy(pipeline_spec)
     for component in changed.components.values():
-        component.executor_label = renamed.get(component.executor_label, component.executor_label)
+        if component.executor_label in renamed:
+            component.executor_label = renamed[component.executor_label]
     _rename(executors_of(changed), renamed)
     return changed
 

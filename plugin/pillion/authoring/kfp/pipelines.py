@@ -63,7 +63,7 @@ def _building(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise PolicyError(*problems)
     concerned = any(map(_has_policy, tasks))
     if concerned:
-        labels.separate(tasks)
+        labels.separate(pipeline)
     pipeline_spec, platform_spec = original(*args, **kwargs)
     if concerned:
         verify(pipeline_spec, platform_spec)

@@ -40,6 +40,7 @@ def settle(task: Any, pipeline_name: str) -> list[Problem]:
     """
     step = step_of(task)
     said = step.said
+    _mend_environment(task)
     if not said:
         return []
     where = f'task "{task.name}" of pipeline "{pipeline_name}" ({step.file}:{step.line})'
@@ -69,6 +70,17 @@ def pod_metadata(annotations: dict[str, str], existing: dict[str, Any]) -> dict[
         "annotations": {**others, **annotations},
         "labels": {**existing.get("labels", {}), MANAGED_LABEL: MANAGED_VALUE},
     }
+
+
+def _mend_environment(task: Any) -> None:
+    """Turn the environment of a component that was compiled with a policy and loaded again into the mapping it must be.
+
+    kfp loads it as the list that stands in the file, and fails on it when it compiles the task.
+    """
+    if task.container_spec is not None and isinstance(task.container_spec.env, list):
+        variables = {each["name"]: each.get("value", "") for each in task.container_spec.env}
+        if HASH_ENV in variables:
+            task.container_spec.env = variables
 
 
 def _metadata_of(task: Any) -> dict[str, Any]:
