@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pillion.check.rules import FAMILIES, RULES
+from pillion.check.catalogue import FAMILIES, RULES
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "rules.md"
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pillion.check import check_text
-from pillion.check.rules import RULES
+from pillion.check.catalogue import RULES
 
 WORKFLOW = """\
 apiVersion: argoproj.io/v1alpha1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pillion.check.rules import FAMILIES, RULES
+from pillion.check.catalogue import FAMILIES, RULES
 from pillion.policy import TERMS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,12 +15,12 @@ CODE = re.compile(r"[a-z]+(-[a-z]+)+")
 
 
 def codes_in(source):
-    """Return every code that some call makes a problem with: `Problem("code", …)`, or a helper's `…problem("code", …)`."""
+    """Return every code that a call makes a problem with: of `Problem`, or of a helper that is named like one."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if not name.lower().endswith(("problem", "refusal")):
+        if not name.lower().endswith(("problem", "refusal", "refused", "report")):
             continue
         for argument in node.args[:2]:
             for part in ast.walk(argument):

@@ -8,8 +8,8 @@ import pytest
 from pillion import __version__
 from pillion.authoring.findings import Finding, Position
 from pillion.check import check_text
+from pillion.check.catalogue import RULES
 from pillion.check.report import as_json, as_sarif, as_text
-from pillion.check.rules import RULES
 from pillion.policy import Problem
 
 TEXT = """\

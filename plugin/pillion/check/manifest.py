@@ -10,7 +10,7 @@ from typing import Any
 from pillion.authoring.findings import Finding
 from pillion.authoring.manifests.document import Document, Key, Path_
 from pillion.authoring.manifests.steps import Step
-from pillion.check.rules import RULES
+from pillion.check.catalogue import RULES
 from pillion.policy import Problem
 
 # (API group, kind) of everything whose steps Pillion knows, and the version that this release reads.

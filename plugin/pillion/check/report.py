@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pillion import __version__
 from pillion.authoring.findings import Finding
-from pillion.check.rules import RULES
+from pillion.check.catalogue import RULES
 
 _SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

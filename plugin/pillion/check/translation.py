@@ -5,26 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pillion.authoring.findings import Finding
+from pillion.authoring.manifests.containers import bodies, requests
 from pillion.authoring.manifests.document import Document, Path_
 from pillion.authoring.manifests.steps import Step
-from pillion.check.containers import accelerator, bodies, resources
+from pillion.authoring.translate import WORDS
 from pillion.check.manifest import Manifest, found
 from pillion.policy import Problem, is_ours
 
 _SYSTEMS = {"kai": "KAI Scheduler", "hami": "HAMi", "nvidia": "NVIDIA's device plugin"}
-_ANNOTATIONS = {
-    "gpu-fraction": "kai",
-    "gpu-memory": "kai",
-    "gpu-fraction-num-devices": "kai",
-    "gpu-fraction-container-name": "kai",
-}
-_RESOURCES = {
-    "nvidia.com/gpumem": "hami",
-    "nvidia.com/gpumem-percentage": "hami",
-    "nvidia.com/gpucores": "hami",
-    "nvidia.com/priority": "hami",
-    "nvidia.com/gpu.shared": "nvidia",
-}
+_SYSTEM_OF = {word: system for system, words in WORDS.items() for word in words}
 
 
 def translation(manifest: Manifest) -> Iterator[Finding]:
@@ -32,7 +21,7 @@ def translation(manifest: Manifest) -> Iterator[Finding]:
     for step in manifest.steps:
         words: dict[str, list[tuple[str, Document, Path_]]] = {}
         for word, document, path in _words(step):
-            words.setdefault(_ANNOTATIONS.get(word) or _RESOURCES[word], []).append((word, document, path))
+            words.setdefault(_SYSTEM_OF[word], []).append((word, document, path))
         for system, entries in words.items():
             _, document, path = entries[0]
             named = ", ".join(dict.fromkeys(word for word, _, _ in entries))
@@ -41,13 +30,12 @@ def translation(manifest: Manifest) -> Iterator[Finding]:
 
 def _words(step: Step) -> Iterator[tuple[str, Document, Path_]]:
     for key in step.annotations:
-        if key in _ANNOTATIONS and step.metadata_document is not None:
+        if key in _SYSTEM_OF and step.metadata_document is not None:
             yield key, step.metadata_document, (*step.metadata_path, "annotations", key)
-    asked = [entry for _, path in bodies(step) for entry in resources(step, path)]
-    kfp = accelerator(step)
-    for name, _, path in [*asked, *([kfp] if kfp else [])]:
-        if name in _RESOURCES:
-            yield name, step.document, path
+    for _, container in bodies(step):
+        for request in requests(step, container):
+            if request.resource in _SYSTEM_OF:
+                yield request.resource, step.document, request.path
 
 
 def _problem(step: Step, system: str, words: str) -> Problem:

@@ -22,7 +22,7 @@ from pillion.policy import Terms, Tier, echo
 _COUNT = "nvidia.com/gpu"
 _MEMORY, _PERCENTAGE = "nvidia.com/gpumem", "nvidia.com/gpumem-percentage"
 _CORES, _PRIORITY = "nvidia.com/gpucores", "nvidia.com/priority"
-_SHARING = (_MEMORY, _PERCENTAGE, _CORES, _PRIORITY)
+WORDS = (_MEMORY, _PERCENTAGE, _CORES, _PRIORITY)
 _SELECTORS = ("nvidia.com/use-gputype", "nvidia.com/nouse-gputype", "nvidia.com/use-gpuuuid",
               "nvidia.com/nouse-gpuuuid", "nvidia.com/vgpu-mode", "hami.io/gpu-scheduler-policy",
               "hami.io/node-scheduler-policy")  # fmt: skip
@@ -34,7 +34,7 @@ def from_hami(step: Step) -> Translation | None:
     if step.shared or step.platform == "kfp":
         return None  # they say nothing of containers, or of more than one resource
     asked = {name: (path, list(requests(step, path))) for name, path in bodies(step)}
-    sharing = {name: entry for name, entry in asked.items() if any(ask.resource in _SHARING for ask in entry[1])}
+    sharing = {name: entry for name, entry in asked.items() if any(ask.resource in WORDS for ask in entry[1])}
     if not sharing:
         return None
     words = Words(step)
@@ -48,7 +48,7 @@ def from_hami(step: Step) -> Translation | None:
     default, _ = gpu_container(step, Terms())
     if name != default:
         terms = Terms(container=name).over(terms)
-    removed = [ask.path for ask in entries if ask.resource in (*_SHARING, _COUNT)]
+    removed = [ask.path for ask in entries if ask.resource in (*WORDS, _COUNT)]
     words.removals += [(step.document, place) for place in without_husks(step.document, removed)]
     for key in _SELECTORS:
         if key in step.annotations:

@@ -16,6 +16,7 @@ from pillion.policy import Memory, Terms, Tier, echo
 
 _FRACTION, _MEMORY = "gpu-fraction", "gpu-memory"
 _CONTAINER, _DEVICES = "gpu-fraction-container-name", "gpu-fraction-num-devices"
+WORDS = (_FRACTION, _MEMORY, _CONTAINER, _DEVICES)
 _LIMITS = ("gpu-fraction.limit", "gpu-memory.limit", "gpu-sm-percentage", "gpu-sm-cores")
 
 

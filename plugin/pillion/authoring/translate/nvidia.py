@@ -13,6 +13,7 @@ from pillion.authoring.translate.words import Words, whole, without_husks
 from pillion.policy import Terms, echo
 
 _SHARED = "nvidia.com/gpu.shared"
+WORDS = (_SHARED,)
 
 
 def from_nvidia(step: Step) -> Translation | None:

@@ -1,47 +1,9 @@
-"""The catalogue of rules: every code that a message of Pillion's can carry, how severe it is, and what to do about it.
-
-`docs/rules.md` is written from it by `tools/generate_rules.py`; the SARIF report takes its help texts from it.
-"""
+"""Rules about files: what `pillion check` finds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from pillion.authoring.findings import Severity
+from pillion.check.catalogue.rule import Rule
 from pillion.policy import TERMS
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One rule.
-
-    Attributes:
-        code: Its stable name, in kebab-case.
-        family: The heading it stands under.
-        summary: What it finds, in one line.
-        fix: What to do about it, with an example.
-        severity: An error must be mended; a warning says what will probably surprise.
-    """
-
-    code: str
-    family: str
-    summary: str
-    fix: str
-    severity: Severity = "error"
-
-
-FAMILIES: dict[str, str] = {
-    "document": "The file as YAML or JSON",
-    "fields": "Kinds and fields",
-    "contract": "Values of annotations and of decorators",
-    "placement": "Where annotations and labels stand",
-    "containers": "Containers and whole GPUs",
-    "preemption": "Priorities, preemption and retries",
-    "references": "Names inside a workflow",
-    "kfp": "Kubeflow Pipelines",
-    "translation": "Words of other systems",
-    "programs": "Python programs and the command line",
-}
 
 _DOCUMENT = (
     Rule(
@@ -318,27 +280,21 @@ _TRANSLATION = (
         "Two systems are asked to share the same GPU.",
         "Keep one of the two.",
     ),
-)
-
-_PROGRAMS = (
     Rule(
-        "retries-value", "contract", "`priority(retries=)` is not a count of retries.", '`priority("low", retries=5)`'
+        "cannot-translate",
+        "translation",
+        "A word has no counterpart, or a value that its own system refuses.",
+        "Mend the value, or say the policy with `--set` instead.",
     ),
     Rule(
-        "directive-twice",
-        "programs",
-        "One object carries the same decorator twice.",
-        "Merge the two; to differ for one step, apply it to the task.",
+        "inexact-translation",
+        "translation",
+        "A word was translated to something that is not quite the same; the step never gets less.",
+        "Add `--set 'STEP: share=…,memory=…'` to say it exactly.",
+        "warning",
     ),
-    Rule("program-failed", "programs", "The Python file fails when it is run.", "Run it with Python and mend it."),
-    Rule("no-pipeline", "programs", "The Python file defines no pipeline.", "Define it at module level."),
-    Rule("not-a-program", "programs", "The file is no Python program.", "Name it `*.py`."),
 )
 
-RULES: dict[str, Rule] = {
-    rule.code: rule
-    for family in (
-        _DOCUMENT, _FIELDS, _CONTRACT, _PLACEMENT, _CONTAINERS, _PREEMPTION, _REFERENCES, _KFP, _TRANSLATION, _PROGRAMS,
-    )
-    for rule in family
-}  # fmt: skip
+RULES = (
+    *_DOCUMENT, *_FIELDS, *_CONTRACT, *_PLACEMENT, *_CONTAINERS, *_PREEMPTION, *_REFERENCES, *_KFP, *_TRANSLATION,
+)  # fmt: skip
