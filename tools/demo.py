@@ -10,7 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
 from rich.console import Console
+from rich.syntax import Syntax
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +50,21 @@ def pillion(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([PILLION, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+def _excerpts(console: Console) -> None:
+    """Show where in the specs the policies stand: KFP's platform document, an Argo template."""
+    _, platform = yaml.safe_load_all((ROOT / OUT / "kfp_training.yaml").read_text())
+    nightly = next(yaml.safe_load_all((ROOT / OUT / "hera_nightly.yaml").read_text()))
+    template = nightly["spec"]["workflowSpec"]["templates"][0]
+    shown = {key: template[key] for key in ("name", "metadata") if key in template}
+    panels = (
+        (OUT / "kfp_training.yaml", "second document", platform),
+        (OUT / "hera_nightly.yaml", "spec.workflowSpec", {"templates": [shown]}),
+    )
+    for file, place, data in panels:
+        console.print(f"[bold]{file}[/], {place}:", highlight=False)
+        console.print(Syntax(yaml.safe_dump(data, sort_keys=False), "yaml", background_color="default"))
+
+
 def main() -> int:
     """Compile and check every sample; return 1 if one is not as it should be."""
     console = Console(width=max(110, Console().width) if not sys.stdout.isatty() else None)
@@ -61,16 +78,20 @@ def main() -> int:
         spec = str(OUT / f"{Path(sample).stem}.yaml")
         specs.append(spec)
         run = pillion("compile", sample, "-o", spec, "--json", *options)
-        console.print(f"[bold]pillion compile {' '.join((sample, *options))} -o {spec}[/]  ({language})", highlight=False)
+        console.print(
+            f"[bold]pillion compile {' '.join((sample, *options))} -o {spec}[/]  ({language})", highlight=False
+        )
         if run.returncode:
             console.print(run.stderr, markup=False)
             failed = 1
             continue
-        for name, terms in json.loads(run.stdout)["steps"].items():
+        for step in json.loads(run.stdout)["steps"]:
+            terms = step["policy"]
             more = ", ".join(f"{term} {value}" for term, value in terms.items() if term not in TERMS)
-            table.add_row(sample.removeprefix("samples/"), name, *(terms.get(term, "") for term in TERMS), more)
+            table.add_row(sample.removeprefix("samples/"), step["name"], *(terms.get(term, "") for term in TERMS), more)
         table.add_section()
     console.print(table)
+    _excerpts(console)
     console.print(f"[bold]pillion check {OUT}[/]", highlight=False)
     checked = pillion("check", str(OUT))
     console.print(checked.stdout + checked.stderr, markup=False, highlight=False)
