@@ -89,7 +89,6 @@ class _Compiler:
 
     def add(self, group: tuple[Document, ...]) -> None:
         """Work on the documents that belong together."""
-        self.errors += [problem for document in group for problem in document.problems]
         asked = self.settings or self.translator or _OURS.search(self.text, group[0].start, group[-1].end)
         if not asked:
             return
@@ -97,6 +96,7 @@ class _Compiler:
         intents = [intent for step in found if (intent := intent_of(step, self._settings_of(step), self.translator))]
         if not intents:
             return
+        self.errors += [problem for document in group for problem in document.problems]
         findings = [finding for intent in intents for finding in intent.findings]
         findings += kfp_ir.strayed(found)
         revision = Revision()
