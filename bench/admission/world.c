@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH = 64, PLAIN_DEPTH = 8, MARKS = 64, HIGH = 0, NOBODY = -1 };
+enum { DEPTH = 64, PLAIN_DEPTH = 8, MARKS = 4096, HIGH = 0, NOBODY = -1 };
 
 struct piece {
   uint64_t left_ns, ticket, arrived_ns, done_ns, visible_ns, elapsed_ns;

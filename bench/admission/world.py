@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,14 +173,17 @@ def _words(values: list[int] | tuple[int, ...]) -> ctypes.Array[ctypes.c_uint64]
 
 def run(lib: ctypes.CDLL, world: World) -> Outcome:
     """Let the world run, and say what happened."""
-    bursts, pauses = _words(world.bursts_ns), _words(world.pauses_ns)
+    turns = max(len(world.bursts_ns), len(world.pauses_ns))
+    bursts, pauses = (
+        _words(list(islice(cycle(values), turns))) for values in (world.bursts_ns, world.pauses_ns)
+    )
     ids, nodes, takes = (
         _words([getattr(unit, name) for unit in world.units]) for name in ("id", "nodes", "takes_ns")
     )
     delays = world.delays
     setup = _Setup(
         world.seed, world.run_ns, POLICIES[world.policy], world.tenants, world.slice_ns, world.switch_ns,
-        min(len(world.bursts_ns), len(world.pauses_ns)), world.pieces, world.gap_ns, bursts, pauses,
+        turns, world.pieces, world.gap_ns, bursts, pauses,
         len(world.units), round(world.spite * 1e6), ids, nodes, takes,
         round(world.max_slowdown * 1e6), world.max_stall_ns, world.bucket_ns, world.told_slice_ns, world.told_switch_ns,
         world.quantum_ns, Range(*delays.notice_ns), Range(*delays.reap_ns), Range(*delays.stamp_ns),

@@ -14,6 +14,10 @@ static const int64_t soonest_ns = 20000, latest_ns = 1000000; /* between two loo
 static const int64_t least_lead_ns = 10000, most_lead_ns = 150000;
 static const int64_t assumed_slice_ns = 2000000;
 
+/* A pause that is being lent goes on being lent at a fraction of the price: the switch back is spent already, and the
+ * estimate for one unit more is coarse. */
+static const int64_t keep_on = 4;
+
 void admit_init(struct admit *admit, uint64_t now_ns) {
   memset(admit, 0, sizeof *admit);
   admit->now_ns = admit->idle_since_ns = admit->credit.earned_to_ns = now_ns;
@@ -61,6 +65,7 @@ void admit_set_terms(struct admit *admit, uint64_t now_ns, const struct admit_te
 void admit_set_lease(struct admit *admit, uint64_t now_ns, enum admit_lease lease) {
   look(admit, now_ns);
   admit->lease = lease;
+  admit->asked_ns = ADMIT_NEVER; /* being asked again after a wait for the lease says nothing about lateness */
 }
 
 void admit_high_present(struct admit *admit, uint64_t now_ns, unsigned which, bool present) {
@@ -222,36 +227,42 @@ static int64_t until_idle(const struct admit *admit) {
   for (uint32_t k = 0; k < ADMIT_BUSY_SPANS && k < admit->busy_count; k++)
     least_ns = k ? admit_least(least_ns, admit->busy_ns[k]) : admit->busy_ns[k];
   if (busy_ns < least_ns) return admit_least(least_ns - busy_ns, 10 * latest_ns);
-  return within_a_look((busy_ns - least_ns) / 8);
+  return admit_least(admit_most((busy_ns - least_ns) / 8, soonest_ns / 4), latest_ns);
 }
 
-/* Go if the exchange rate is worth its price and credit covers the theft; else wait until it will have. */
-static struct admit_answer buy(struct admit *admit, int64_t rate, int64_t stolen_ns, int64_t pending_ns) {
-  const struct admit_credit *credit = &admit->credit;
+/* Go if the exchange rate is worth its price and credit covers the theft; else wait until it will have, or less. */
+static struct admit_answer buy(struct admit *admit, int64_t rate, int64_t stolen_ns, int64_t pending_ns, int64_t wait_ns) {
+  struct admit_credit *credit = &admit->credit;
   int64_t left_ns = credit->credit_ns - pending_ns;
   bool covered = left_ns > 0 && left_ns >= stolen_ns;
+  admit_credit_save(credit, covered ? 0 : stolen_ns);
   if (covered && rate >= admit_credit_price(credit, left_ns)) return go(ADMIT_FITS);
   int64_t missing_ns = admit_most(admit_credit_for(credit, rate), stolen_ns) - left_ns;
-  int64_t wait_ns = credit->rate_ppb ? admit_least(missing_ns, ADMIT_LONGEST_NS / 100) * 1000000 / (int64_t)(credit->rate_ppb / 1000 + 1) : latest_ns;
+  wait_ns = admit_least(wait_ns, admit_credit_earning_ns(credit, missing_ns));
   return wait_for(admit, within_a_look(wait_ns), covered ? ADMIT_PRICE : ADMIT_CREDIT);
 }
 
+/* Beside a busy high step credit buys whole slices: a device that has to change hands anyway is kept for as long. */
 static struct admit_answer decide_beside_busy(struct admit *admit, struct queue queue, struct admit_estimate unit) {
   const struct admit_terms *terms = &admit->terms;
-  if (terms->max_slowdown_ppm < deliberate_ppm) return wait_for(admit, until_idle(admit), ADMIT_BUSY);
-  int64_t switches_ns = 2 * (int64_t)terms->switch_ns;
-  int64_t theft_ns = queue.usual_ns + unit.usual_ns + switches_ns;
-  if ((uint64_t)theft_ns > terms->max_stall_ns) return wait_for(admit, until_idle(admit), ADMIT_STALL);
-  uint64_t stay_ns = admit->in_flight ? admit->stay_since_ns : admit->now_ns;
-  int64_t pending_ns = admit_credit_pending(&admit->credit, terms, stay_ns, admit->now_ns) + queue.usual_ns;
+  int64_t idle_ns = until_idle(admit), switches_ns = 2 * (int64_t)terms->switch_ns;
+  if (terms->max_slowdown_ppm < deliberate_ppm) return wait_for(admit, idle_ns, ADMIT_BUSY);
+  if (queue.usual_ns + unit.usual_ns + switches_ns > admit_span_ns(0, terms->max_stall_ns))
+    return wait_for(admit, idle_ns, ADMIT_STALL);
   int64_t slice_ns = terms->slice_ns ? admit_span_ns(0, terms->slice_ns) : assumed_slice_ns;
-  if (admit->in_flight) {
-    if (queue.usual_ns + unit.usual_ns > slice_ns) return wait_for(admit, soonest_ns, ADMIT_FED);
-    return buy(admit, ADMIT_ONE, unit.usual_ns, pending_ns);
+  if (!admit->in_flight) {
+    int64_t batch_ns = admit_most(slice_ns / unit.usual_ns, 1) * unit.usual_ns;
+    int64_t price_ns = admit_most(slice_ns, batch_ns) + switches_ns * (1 + batch_ns / (slice_ns + 1));
+    return buy(admit, batch_ns * ADMIT_ONE / price_ns, price_ns, 0, idle_ns);
   }
-  int64_t room_ns = admit_least(slice_ns, admit->credit.credit_ns - switches_ns);
-  int64_t batch_ns = admit_most(room_ns / unit.usual_ns, 1) * unit.usual_ns;
-  return buy(admit, batch_ns * ADMIT_ONE / (batch_ns + switches_ns), unit.usual_ns + switches_ns, pending_ns);
+  int64_t pending_ns = admit_credit_pending(&admit->credit, terms, admit->stay_since_ns, admit->now_ns) + queue.usual_ns;
+  if (admit->stay_since_ns < admit->busy_since_ns) { /* it came back while this tenant was running */
+    int64_t lead_ns = lead_of(admit);
+    if (queue.quick_ns > lead_ns) return wait_for(admit, admit_least(queue.quick_ns - lead_ns, idle_ns), ADMIT_FED);
+    return buy(admit, ADMIT_ONE, unit.usual_ns, pending_ns, idle_ns);
+  }
+  if (queue.usual_ns + unit.usual_ns > slice_ns) return wait_for(admit, idle_ns, ADMIT_FED);
+  return buy(admit, ADMIT_ONE * slice_ns / (slice_ns - queue.usual_ns), unit.usual_ns, pending_ns, idle_ns);
 }
 
 static struct admit_answer decide_in_pause(struct admit *admit, struct queue queue, struct admit_estimate unit) {
@@ -267,10 +278,10 @@ static struct admit_answer decide_in_pause(struct admit *admit, struct queue que
   int64_t before_ns = queue.usual_ns ? admit_pauses_overrun(&admit->pauses, elapsed_ns, queue.usual_ns) : 0;
   int64_t after_ns = admit_pauses_overrun(&admit->pauses, elapsed_ns, work_ns);
   int64_t rate = cold ? admit_pauses_worth(&admit->pauses, elapsed_ns, unit.usual_ns, switch_ns, lead_ns)
-                      : unit.usual_ns * ADMIT_ONE / admit_most(after_ns - before_ns, 1);
+                      : keep_on * unit.usual_ns * ADMIT_ONE / admit_most(after_ns - before_ns, 1);
   uint64_t stay_ns = admit->in_flight ? admit->stay_since_ns : admit->now_ns;
   int64_t pending_ns = admit_credit_pending(&admit->credit, terms, stay_ns, admit->now_ns);
-  return buy(admit, rate, after_ns + switch_ns, pending_ns);
+  return buy(admit, rate, admit_most(after_ns + switch_ns, worst_ns), pending_ns, latest_ns);
 }
 
 struct admit_answer admit_decide(struct admit *admit, uint64_t now_ns, const struct admit_unit *unit) {
@@ -296,7 +307,7 @@ int64_t admit_credit_ns(const struct admit *admit) {
   return admit->credit.credit_ns - admit_credit_pending(&admit->credit, &admit->terms, stay_ns, admit->now_ns);
 }
 
-int64_t admit_bucket_ns(const struct admit *admit) { return admit->credit.bucket_ns; }
+int64_t admit_bucket_ns(const struct admit *admit) { return admit_most(admit->credit.bucket_ns, admit->credit.saving_ns); }
 
 int64_t admit_charged_ns(const struct admit *admit) { return admit->credit.charged_ns; }
 

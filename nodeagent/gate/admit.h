@@ -101,6 +101,7 @@ struct admit_stay {
 };
 struct admit_credit {
   int64_t credit_ns, bucket_ns;
+  int64_t saving_ns; /* for a unit that steals more than a bucket holds */
   uint64_t rate_ppb, earned_rest, earned_to_ns;
   int64_t charged_ns; /* all that was ever charged */
   uint32_t spans, stays;

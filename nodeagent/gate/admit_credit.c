@@ -10,6 +10,9 @@ static const uint64_t spent_ppm = 985000;
 /* How late completions and marks may be seen before the share of the high step would be overrated. */
 static const int64_t late_ns = 100000;
 
+/* For a unit that steals more than a bucket holds, up to this many buckets are saved. */
+enum { SAVED_BUCKETS = 10 };
+
 /* The dearest exchange rate is 2^9, at no credit; it halves with every eleventh of the bucket. */
 enum { DEAREST_LOG2 = 9, HALVINGS = 11 };
 
@@ -30,7 +33,18 @@ void admit_credit_earn(struct admit_credit *credit, uint64_t now_ns) {
   uint64_t earned = passed_ns * credit->rate_ppb + credit->earned_rest;
   credit->earned_to_ns = now_ns;
   credit->earned_rest = earned % PPB;
-  credit->credit_ns = admit_least(credit->credit_ns + (int64_t)(earned / PPB), credit->bucket_ns);
+  int64_t most_ns = admit_most(credit->bucket_ns, credit->saving_ns);
+  credit->credit_ns = admit_least(credit->credit_ns + (int64_t)(earned / PPB), most_ns);
+}
+
+void admit_credit_save(struct admit_credit *credit, int64_t stolen_ns) {
+  credit->saving_ns = stolen_ns <= SAVED_BUCKETS * credit->bucket_ns ? stolen_ns : 0;
+}
+
+int64_t admit_credit_earning_ns(const struct admit_credit *credit, int64_t credit_ns) {
+  if (credit_ns <= 0) return 0;
+  if (!credit->rate_ppb || credit_ns > ADMIT_LONGEST_NS / 100) return ADMIT_LONGEST_NS;
+  return credit_ns * PPB / (int64_t)credit->rate_ppb;
 }
 
 void admit_credit_charge(struct admit_credit *credit, int64_t stolen_ns) {

@@ -48,6 +48,12 @@ void admit_credit_terms(struct admit_credit *credit, const struct admit_terms *t
 void admit_credit_earn(struct admit_credit *credit, uint64_t now_ns);
 void admit_credit_charge(struct admit_credit *credit, int64_t stolen_ns);
 
+/* Let credit grow to `stolen_ns` if the bucket is too small for that; 0: the bucket will do. */
+void admit_credit_save(struct admit_credit *credit, int64_t stolen_ns);
+
+/* How long it takes to earn that much. */
+int64_t admit_credit_earning_ns(const struct admit_credit *credit, int64_t credit_ns);
+
 /* The high steps became busy or idle. `resident`: this tenant was on the GPU in the pause that ends; `stay_since_ns`: since
  * when it has had work there without a break, ADMIT_NEVER when it has none. */
 void admit_credit_busy(struct admit_credit *credit, const struct admit_terms *terms, uint64_t at_ns, bool resident,
