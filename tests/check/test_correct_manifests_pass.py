@@ -69,6 +69,17 @@ TEMPLATES = {
           pillion.dev/max-stall: 10s
           pillion.dev/container: main
       script: {image: busybox, source: "true"}""",
+    "an inline template, filled in with its task": """
+      inputs: {parameters: [{name: share}]}
+      dag:
+        tasks:
+          - name: inside
+            withItems: [4, 8]
+            inline:
+              metadata:
+                labels: {pillion.dev/managed: "true"}
+                annotations: {pillion.dev/share: "{{inputs.parameters.share}}", pillion.dev/memory: "{{item}}Gi"}
+              container: {image: busybox}""",
     "a template that calls itself": """
       steps: [[{name: again, template: a, when: "false"}]]""",
     "fields of Argo 4.1": """

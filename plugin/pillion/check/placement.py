@@ -21,12 +21,13 @@ def placement(manifest: Manifest) -> Iterator[Finding]:
         if not step.makes_pod:
             yield from _no_pod(step)
             yield from _helper_pod(step)
+    steps_in: dict[int, list[Step]] = {id(thing.document): [] for thing in manifest.objects if thing.known}
+    for step in manifest.steps:
+        for document in {step.document, step.metadata_document} - {None}:
+            steps_in.setdefault(id(document), []).append(step)
     for document in manifest.documents:
-        steps = [step for step in manifest.steps if document in (step.document, step.metadata_document)]
-        known = steps or is_kfp_platform(document.data)
-        known = known or any(thing.document is document and thing.known for thing in manifest.objects)
-        if known:
-            yield from _ignored(document, steps)
+        if id(document) in steps_in or is_kfp_platform(document.data):
+            yield from _ignored(document, steps_in.get(id(document), []))
 
 
 def _no_pod(step: Step) -> Iterator[Finding]:

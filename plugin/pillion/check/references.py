@@ -12,6 +12,8 @@ from pillion.authoring.manifests.steps import at
 from pillion.check.manifest import Manifest, found
 from pillion.policy import Problem, echo, is_parameter
 
+# Comparing every name with every other takes time that grows with the square of the workflow.
+_MAX_SUGGESTED = 20
 _SPECS: dict[str, Path_] = {
     "Workflow": ("spec",),
     "WorkflowTemplate": ("spec",),
@@ -48,9 +50,11 @@ def _workflow(document: Document, root: Path_, spec: Mapping[str, Any]) -> Itera
     # A workflow that refers to a stored one takes its templates from there.
     if "workflowTemplateRef" in spec:
         return
+    unknown = 0
     for path, name in _mentions(spec, root):
         if isinstance(name, str) and name and name not in names and not is_parameter(name):
-            near = difflib.get_close_matches(name, names, n=1)
+            unknown += 1
+            near = difflib.get_close_matches(name, names, n=1) if unknown <= _MAX_SUGGESTED else []
             problem = Problem(
                 "unknown-template", f"{path[-1]} is {echo(name)}", "the workflow has no template of that name",
                 f"did you mean {near[0]}?" if near else "define it, or use templateRef",
