@@ -257,6 +257,8 @@ class defaults:  # noqa: N801 - used like contextlib's own
             with self:
                 return target(*args, **kwargs)
 
+        setattr(within, tags.DEFAULTS_ATTRIBUTE, self.tags)
+        _tell_adapters("watch_functions")
         return within
 
     def __enter__(self) -> defaults:  # noqa: PYI034 - typing.Self is newer than Python 3.10

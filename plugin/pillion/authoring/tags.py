@@ -15,6 +15,8 @@ from pillion.policy.problems import PolicyError, Problem
 from pillion.policy.terms import Terms, omissions
 
 ATTRIBUTE = "__pillion__"
+# On a function that `@defaults(...)` made, and on those that wrap it; a step's own function is never called here.
+DEFAULTS_ATTRIBUTE = "__pillion_defaults__"
 
 
 class Directive(NamedTuple):

@@ -151,6 +151,18 @@ def test_on_a_component_they_are_refused():
         pillion.defaults(priority="low")(train)
 
 
+def test_on_a_components_function_they_are_refused():
+    with pytest.raises(PolicyError) as caught:
+
+        @dsl.component(base_image="python:3.11")
+        @pillion.defaults(priority="low")
+        def step(): ...
+
+    assert [(problem.code, problem.where) for problem in caught.value.problems] == [
+        ("defaults-target", 'component "step"')
+    ]
+
+
 def inner(tag):
     @dsl.pipeline(name="inner")
     def inner():

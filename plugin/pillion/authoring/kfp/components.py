@@ -15,8 +15,8 @@ from kfp.dsl.structures import RetryPolicy
 from kfp.dsl.utils import sanitize_executor_label
 
 from pillion.authoring.kfp import labels, settling, steps
-from pillion.authoring.tags import ATTRIBUTE, Directive, Tags, function_tags
-from pillion.policy import HASH_ENV, PolicyError, Terms, policy_hash, write
+from pillion.authoring.tags import ATTRIBUTE, DEFAULTS_ATTRIBUTE, Directive, Tags, function_tags
+from pillion.policy import HASH_ENV, PolicyError, Problem, Terms, policy_hash, write
 
 _MARK = "__pillion_tagged__"
 
@@ -54,8 +54,16 @@ def tag_from_function(component: Any, function: Any) -> None:
     """Hand the tags of a function to the component that is just being made from it.
 
     Raises:
-        PolicyError: They cannot be meant in KFP.
+        PolicyError: They cannot be meant in KFP, or the function has defaults, which nothing would ever reach.
     """
+    if hasattr(function, DEFAULTS_ATTRIBUTE):
+        raise PolicyError(
+            Problem(
+                "defaults-target", "defaults stand below the decorator of a component",
+                "defaults hold for a pipeline's function or a block", "use gpu_share and priority for one step",
+                _where(component),
+            )
+        )  # fmt: skip
     tags = function_tags(function)
     if not tags:
         return
