@@ -200,17 +200,17 @@ static uint64_t high_change_ns(const struct world *world) {
 /* ---- the low tenants ---- */
 
 static void see(struct world *world, struct tenant *tenant) {
+  for (; tenant->reaped < tenant->ran; tenant->reaped++) {
+    const struct piece *piece = &tenant->pieces[tenant->reaped % DEPTH];
+    if (piece->visible_ns > world->now_ns) break;
+    admit_completed(tenant->admit, world->now_ns, 0, piece->ticket, piece->done_ns, piece->elapsed_ns);
+  }
   for (; tenant->marks_seen < world->marks_made; tenant->marks_seen++) {
     const struct mark *mark = &world->marks[tenant->marks_seen % MARKS];
     if (mark->busy)
       admit_high_busy(tenant->admit, world->now_ns, 0, mark->at_ns);
     else
       admit_high_idle(tenant->admit, world->now_ns, 0, mark->at_ns);
-  }
-  for (; tenant->reaped < tenant->ran; tenant->reaped++) {
-    const struct piece *piece = &tenant->pieces[tenant->reaped % DEPTH];
-    if (piece->visible_ns > world->now_ns) break;
-    admit_completed(tenant->admit, world->now_ns, 0, piece->ticket, piece->done_ns, piece->elapsed_ns);
   }
 }
 

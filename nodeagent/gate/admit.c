@@ -14,10 +14,6 @@ static const int64_t soonest_ns = 20000, latest_ns = 1000000; /* between two loo
 static const int64_t least_lead_ns = 10000, most_lead_ns = 150000;
 static const int64_t assumed_slice_ns = 2000000;
 
-/* A pause that is being lent goes on being lent at a fraction of the price: the switch back is spent already, and the
- * estimate for one unit more is coarse. */
-static const int64_t keep_on = 4;
-
 void admit_init(struct admit *admit, uint64_t now_ns) {
   memset(admit, 0, sizeof *admit);
   admit->now_ns = admit->idle_since_ns = admit->credit.earned_to_ns = now_ns;
@@ -94,8 +90,7 @@ void admit_high_busy(struct admit *admit, uint64_t now_ns, unsigned which, uint6
   admit->busy_since_ns = at_ns;
   admit_pauses_add(&admit->pauses, admit_span_ns(admit->idle_since_ns, at_ns));
   bool staying = admit->in_flight > 0;
-  bool resident = admit->resident_ns > admit->idle_since_ns || (staying && admit->stay_since_ns < at_ns);
-  admit_credit_busy(&admit->credit, &admit->terms, at_ns, resident, staying ? admit->stay_since_ns : ADMIT_NEVER);
+  admit_credit_busy(&admit->credit, &admit->terms, admit->idle_since_ns, at_ns, staying ? admit->stay_since_ns : ADMIT_NEVER);
 }
 
 void admit_high_idle(struct admit *admit, uint64_t now_ns, unsigned which, uint64_t at_ns) {
@@ -107,7 +102,7 @@ void admit_high_idle(struct admit *admit, uint64_t now_ns, unsigned which, uint6
   if (at_ns < admit->busy_since_ns) at_ns = admit->busy_since_ns;
   admit->idle_since_ns = at_ns;
   admit->busy_ns[admit->busy_count++ % ADMIT_BUSY_SPANS] = admit_span_ns(admit->busy_since_ns, at_ns);
-  admit_credit_idle(&admit->credit, at_ns);
+  admit_credit_idle(&admit->credit, &admit->terms, at_ns);
 }
 
 /* Will a submission find the context of another process loaded? */
@@ -255,14 +250,13 @@ static struct admit_answer decide_beside_busy(struct admit *admit, struct queue 
     int64_t price_ns = admit_most(slice_ns, batch_ns) + switches_ns * (1 + batch_ns / (slice_ns + 1));
     return buy(admit, batch_ns * ADMIT_ONE / price_ns, price_ns, 0, idle_ns);
   }
-  int64_t pending_ns = admit_credit_pending(&admit->credit, terms, admit->stay_since_ns, admit->now_ns) + queue.usual_ns;
-  if (admit->stay_since_ns < admit->busy_since_ns) { /* it came back while this tenant was running */
-    int64_t lead_ns = lead_of(admit);
-    if (queue.quick_ns > lead_ns) return wait_for(admit, admit_least(queue.quick_ns - lead_ns, idle_ns), ADMIT_FED);
-    return buy(admit, ADMIT_ONE, unit.usual_ns, pending_ns, idle_ns);
-  }
   if (queue.usual_ns + unit.usual_ns > slice_ns) return wait_for(admit, idle_ns, ADMIT_FED);
-  return buy(admit, ADMIT_ONE * slice_ns / (slice_ns - queue.usual_ns), unit.usual_ns, pending_ns, idle_ns);
+  /* Only while it surely runs still: once it has handed over, one unit would cost what a slice does. */
+  if (queue.quick_ns < lead_of(admit)) return wait_for(admit, soonest_ns, ADMIT_FED);
+  int64_t pending_ns = admit_credit_pending(&admit->credit, terms, admit->stay_since_ns, admit->now_ns) + queue.usual_ns;
+  bool came_between = admit->stay_since_ns >= admit->busy_since_ns;
+  int64_t rate = came_between ? ADMIT_ONE * slice_ns / (slice_ns - queue.usual_ns) : ADMIT_ONE;
+  return buy(admit, rate, unit.usual_ns, pending_ns, idle_ns);
 }
 
 static struct admit_answer decide_in_pause(struct admit *admit, struct queue queue, struct admit_estimate unit) {
@@ -277,11 +271,16 @@ static struct admit_answer decide_in_pause(struct admit *admit, struct queue que
     return wait_for(admit, within_a_look(elapsed_ns / 4), ADMIT_STALL);
   int64_t before_ns = queue.usual_ns ? admit_pauses_overrun(&admit->pauses, elapsed_ns, queue.usual_ns) : 0;
   int64_t after_ns = admit_pauses_overrun(&admit->pauses, elapsed_ns, work_ns);
-  int64_t rate = cold ? admit_pauses_worth(&admit->pauses, elapsed_ns, unit.usual_ns, switch_ns, lead_ns)
-                      : keep_on * unit.usual_ns * ADMIT_ONE / admit_most(after_ns - before_ns, 1);
+  int64_t stolen_ns = admit_most(after_ns + switch_ns, worst_ns);
   uint64_t stay_ns = admit->in_flight ? admit->stay_since_ns : admit->now_ns;
   int64_t pending_ns = admit_credit_pending(&admit->credit, terms, stay_ns, admit->now_ns);
-  return buy(admit, rate, admit_most(after_ns + switch_ns, worst_ns), pending_ns, latest_ns);
+  int64_t rate = unit.usual_ns * ADMIT_ONE / admit_most(after_ns - before_ns + (cold ? switch_ns : 0), 1);
+  int64_t left_ns = admit->credit.credit_ns - pending_ns;
+  if (left_ns >= stolen_ns && rate < admit_credit_price(&admit->credit, left_ns)) { /* one unit is not: are several? */
+    int64_t queued_ns = queue.usual_ns + (cold ? switch_ns : 0);
+    rate = admit_pauses_worth(&admit->pauses, elapsed_ns, queued_ns, unit.usual_ns, cold ? switch_ns : 0, lead_ns);
+  }
+  return buy(admit, rate, stolen_ns, pending_ns, latest_ns);
 }
 
 struct admit_answer admit_decide(struct admit *admit, uint64_t now_ns, const struct admit_unit *unit) {

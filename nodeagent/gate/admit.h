@@ -4,7 +4,7 @@
  * saw (with the time at which it happened, however late it was seen), and asks. All work is bounded. One state belongs to
  * one process on one GPU; the caller keeps its threads apart.
  *
- * How a caller looks: first every mark of the high steps since the last look, then what completed, then admit_decide.
+ * How a caller looks: what completed, then every mark of the high steps since the last look, then admit_decide.
  * docs/admission.md explains the decision and derives the bound that it keeps.
  */
 #ifndef ADMIT_H
@@ -94,7 +94,9 @@ struct admit_units {
 
 /* admit_credit.c: what may be stolen, and what was. */
 struct admit_span {
-  uint64_t from_ns, to_ns; /* the high steps were busy; ADMIT_NEVER while they are */
+  uint64_t pause_from_ns;  /* the pause before it */
+  uint64_t from_ns, to_ns; /* the high steps were busy; to ADMIT_NEVER while they are */
+  uint64_t given_back;     /* the switch back to them has been charged */
 };
 struct admit_stay {
   uint64_t from_ns, to_ns; /* this tenant had work on the GPU */

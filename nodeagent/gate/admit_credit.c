@@ -34,7 +34,7 @@ void admit_credit_earn(struct admit_credit *credit, uint64_t now_ns) {
   credit->earned_to_ns = now_ns;
   credit->earned_rest = earned % PPB;
   int64_t most_ns = admit_most(credit->bucket_ns, credit->saving_ns);
-  credit->credit_ns = admit_least(credit->credit_ns + (int64_t)(earned / PPB), most_ns);
+  if (credit->credit_ns < most_ns) credit->credit_ns = admit_least(credit->credit_ns + (int64_t)(earned / PPB), most_ns);
 }
 
 void admit_credit_save(struct admit_credit *credit, int64_t stolen_ns) {
@@ -62,48 +62,72 @@ int64_t admit_credit_high_share(const struct admit_terms *terms, int64_t overlap
   return rest_ns / cycle_ns * slice_ns + admit_least(rest_ns % cycle_ns, slice_ns);
 }
 
-/* What a stay from `from_ns` to `to_ns` steals within one busy span. */
+/* What a stay from `from_ns` to `to_ns` steals within one busy span: giving the device back, if the stay reaches into the
+ * pause before the span and no other one has been charged for that, and the time in which both had work. */
 static int64_t stolen_in(const struct admit_span *span, const struct admit_terms *terms, uint64_t from_ns, uint64_t to_ns,
                          bool over) {
-  uint64_t begin_ns = from_ns > span->from_ns ? from_ns : span->from_ns;
-  uint64_t end_ns = to_ns < span->to_ns ? to_ns : span->to_ns;
-  int64_t overlap_ns = admit_span_ns(begin_ns, end_ns);
-  if (!overlap_ns) return 0;
-  bool came_between = from_ns >= span->from_ns; /* then giving the device back has not been charged at the return */
+  if (to_ns <= span->pause_from_ns || from_ns >= span->to_ns) return 0;
+  bool came_between = from_ns >= span->from_ns;
+  int64_t stolen_ns = came_between || !span->given_back ? (int64_t)terms->switch_ns : 0;
+  uint64_t begin_ns = came_between ? from_ns : span->from_ns;
+  int64_t overlap_ns = admit_span_ns(begin_ns, to_ns < span->to_ns ? to_ns : span->to_ns);
   bool returned = !came_between && over && to_ns <= span->to_ns;
-  return overlap_ns - admit_credit_high_share(terms, overlap_ns, returned) + (came_between ? (int64_t)terms->switch_ns : 0);
+  return stolen_ns + overlap_ns - admit_credit_high_share(terms, overlap_ns, returned);
 }
 
 static uint32_t first_kept(uint32_t count, uint32_t capacity) { return count > capacity ? count - capacity : 0; }
 
-void admit_credit_busy(struct admit_credit *credit, const struct admit_terms *terms, uint64_t at_ns, bool resident,
-                       uint64_t stay_since_ns) {
-  struct admit_span *span = &credit->span[credit->spans % ADMIT_SPANS];
-  if (credit->spans++ >= ADMIT_SPANS) admit_credit_charge(credit, stolen_in(span, terms, stay_since_ns, span->to_ns, false));
-  *span = (struct admit_span){.from_ns = at_ns, .to_ns = ADMIT_NEVER};
-  if (resident) admit_credit_charge(credit, (int64_t)terms->switch_ns);
-  for (uint32_t k = first_kept(credit->stays, ADMIT_STAYS); k < credit->stays; k++) {
-    const struct admit_stay *stay = &credit->stay[k % ADMIT_STAYS];
-    admit_credit_charge(credit, stolen_in(span, terms, stay->from_ns, stay->to_ns, true));
-  }
+static void charge_in(struct admit_credit *credit, struct admit_span *span, const struct admit_terms *terms,
+                      const struct admit_stay *stay) {
+  admit_credit_charge(credit, stolen_in(span, terms, stay->from_ns, stay->to_ns, true));
+  if (stay->from_ns < span->from_ns && stay->to_ns > span->pause_from_ns) span->given_back = 1;
 }
 
-void admit_credit_idle(struct admit_credit *credit, uint64_t at_ns) {
-  if (credit->spans) credit->span[(credit->spans - 1) % ADMIT_SPANS].to_ns = at_ns;
+/* The stays that are over and not forgotten, as a span that has just become known, or known better, finds them. */
+static void charge_known_stays(struct admit_credit *credit, struct admit_span *span, const struct admit_terms *terms) {
+  for (uint32_t k = first_kept(credit->stays, ADMIT_STAYS); k < credit->stays; k++)
+    charge_in(credit, span, terms, &credit->stay[k % ADMIT_STAYS]);
+}
+
+void admit_credit_busy(struct admit_credit *credit, const struct admit_terms *terms, uint64_t pause_from_ns, uint64_t at_ns,
+                       uint64_t stay_since_ns) {
+  struct admit_span *span = &credit->span[credit->spans % ADMIT_SPANS];
+  if (credit->spans++ >= ADMIT_SPANS) /* a stay that outlasts all that is remembered pays for what is forgotten now */
+    admit_credit_charge(credit, stolen_in(span, terms, stay_since_ns, ADMIT_NEVER, false));
+  *span = (struct admit_span){.pause_from_ns = pause_from_ns, .from_ns = at_ns, .to_ns = ADMIT_NEVER};
+  charge_known_stays(credit, span, terms);
+}
+
+void admit_credit_idle(struct admit_credit *credit, const struct admit_terms *terms, uint64_t at_ns) {
+  if (!credit->spans) return;
+  struct admit_span *span = &credit->span[(credit->spans - 1) % ADMIT_SPANS];
+  for (uint32_t k = first_kept(credit->stays, ADMIT_STAYS); k < credit->stays; k++) {
+    const struct admit_stay *stay = &credit->stay[k % ADMIT_STAYS];
+    if (stay->to_ns <= at_ns) continue; /* else it was charged for more than the span turns out to be */
+    int64_t charged_ns = stolen_in(span, terms, stay->from_ns, stay->to_ns, true);
+    struct admit_span known = *span;
+    known.to_ns = at_ns;
+    admit_credit_charge(credit, stolen_in(&known, terms, stay->from_ns, stay->to_ns, true) - charged_ns);
+  }
+  span->to_ns = at_ns;
 }
 
 int64_t admit_credit_pending(const struct admit_credit *credit, const struct admit_terms *terms, uint64_t from_ns,
                              uint64_t now_ns) {
   int64_t stolen_ns = 0;
-  for (uint32_t k = first_kept(credit->spans, ADMIT_SPANS); k < credit->spans; k++)
-    stolen_ns += stolen_in(&credit->span[k % ADMIT_SPANS], terms, from_ns, now_ns, false);
+  for (uint32_t k = credit->spans; k-- > first_kept(credit->spans, ADMIT_SPANS);) {
+    const struct admit_span *span = &credit->span[k % ADMIT_SPANS];
+    if (span->to_ns <= from_ns) break;
+    stolen_ns += stolen_in(span, terms, from_ns, now_ns, false);
+  }
   return stolen_ns;
 }
 
 void admit_credit_stay(struct admit_credit *credit, const struct admit_terms *terms, uint64_t from_ns, uint64_t to_ns) {
+  const struct admit_stay stay = {from_ns, to_ns};
   for (uint32_t k = first_kept(credit->spans, ADMIT_SPANS); k < credit->spans; k++)
-    admit_credit_charge(credit, stolen_in(&credit->span[k % ADMIT_SPANS], terms, from_ns, to_ns, true));
-  credit->stay[credit->stays++ % ADMIT_STAYS] = (struct admit_stay){from_ns, to_ns};
+    charge_in(credit, &credit->span[k % ADMIT_SPANS], terms, &stay);
+  credit->stay[credit->stays++ % ADMIT_STAYS] = stay;
 }
 
 int64_t admit_credit_price(const struct admit_credit *credit, int64_t credit_ns) {

@@ -25,10 +25,10 @@ int64_t admit_pauses_overrun(const struct admit_pauses *pauses, int64_t elapsed_
 /* What is left of the pause in all but the rarest cases. */
 int64_t admit_pauses_surely(const struct admit_pauses *pauses, int64_t elapsed_ns);
 
-/* The best exchange rate for lending the rest of the pause to units of `unit_ns`, at the price of `switch_ns` for giving
- * the device back, when units are queued `lead_ns` ahead. */
-int64_t admit_pauses_worth(const struct admit_pauses *pauses, int64_t elapsed_ns, int64_t unit_ns, int64_t switch_ns,
-                           int64_t lead_ns);
+/* The best exchange rate for lending the rest of the pause to units of `unit_ns`, after `queued_ns`, at the price of
+ * `switch_ns` for giving the device back, when units are queued `lead_ns` ahead. */
+int64_t admit_pauses_worth(const struct admit_pauses *pauses, int64_t elapsed_ns, int64_t queued_ns, int64_t unit_ns,
+                           int64_t switch_ns, int64_t lead_ns);
 
 /* ---- admit_units.c ---- */
 
@@ -54,11 +54,11 @@ void admit_credit_save(struct admit_credit *credit, int64_t stolen_ns);
 /* How long it takes to earn that much. */
 int64_t admit_credit_earning_ns(const struct admit_credit *credit, int64_t credit_ns);
 
-/* The high steps became busy or idle. `resident`: this tenant was on the GPU in the pause that ends; `stay_since_ns`: since
- * when it has had work there without a break, ADMIT_NEVER when it has none. */
-void admit_credit_busy(struct admit_credit *credit, const struct admit_terms *terms, uint64_t at_ns, bool resident,
+/* The high steps became busy after a pause that began at `pause_from_ns`, or idle. `stay_since_ns`: since when this tenant
+ * has had work on the GPU without a break, ADMIT_NEVER when it has none. */
+void admit_credit_busy(struct admit_credit *credit, const struct admit_terms *terms, uint64_t pause_from_ns, uint64_t at_ns,
                        uint64_t stay_since_ns);
-void admit_credit_idle(struct admit_credit *credit, uint64_t at_ns);
+void admit_credit_idle(struct admit_credit *credit, const struct admit_terms *terms, uint64_t at_ns);
 
 /* This tenant had work on the GPU from `from_ns` to `to_ns`, without a break: charge what of it was stolen. */
 void admit_credit_stay(struct admit_credit *credit, const struct admit_terms *terms, uint64_t from_ns, uint64_t to_ns);

@@ -44,7 +44,7 @@ int64_t admit_pauses_overrun(const struct admit_pauses *pauses, int64_t elapsed_
   uint32_t within = count_upto(pauses, elapsed_ns + work_ns);
   int64_t longer = pauses->count - over;
   int64_t overruns = (int64_t)(within - over) * (elapsed_ns + work_ns) - (pauses->sums_ns[within] - pauses->sums_ns[over]);
-  return (overruns + overrun_unknown(elapsed_ns, work_ns)) / (longer + 1);
+  return (4 * overruns + overrun_unknown(elapsed_ns, work_ns)) / (4 * longer + 1); /* the unknown has a quarter's weight */
 }
 
 int64_t admit_pauses_surely(const struct admit_pauses *pauses, int64_t elapsed_ns) {
@@ -56,33 +56,40 @@ int64_t admit_pauses_surely(const struct admit_pauses *pauses, int64_t elapsed_n
 
 enum { SAMPLES = 16, PLANS = 4 };
 
-/* Exchange rate of lending `samples` rests of pauses to at most `most` units each: device time gained for time stolen. */
-static int64_t rate_of_plan(const int64_t *rests_ns, uint32_t samples, int64_t most, int64_t unit_ns, int64_t switch_ns,
-                            int64_t lead_ns) {
+/* Rests of pauses to lend to units of one length, each rest shortened by what has to be done first. */
+struct lending {
+  int64_t rests_ns[SAMPLES + 1];
+  uint32_t samples;
+  int64_t unit_ns, switch_ns, lead_ns;
+};
+
+/* Exchange rate of lending each rest to at most `most` units: device time gained for time stolen. */
+static int64_t rate_of_plan(const struct lending *lending, int64_t most) {
   int64_t gained_ns = 0, stolen_ns = 0;
-  for (uint32_t k = 0; k < samples; k++) {
-    int64_t started = (admit_most(rests_ns[k] + lead_ns - switch_ns, 0) + unit_ns - 1) / unit_ns;
+  for (uint32_t k = 0; k < lending->samples; k++) {
+    int64_t rest_ns = lending->rests_ns[k];
+    int64_t started = (admit_most(rest_ns + lending->lead_ns, 0) + lending->unit_ns - 1) / lending->unit_ns;
     started = admit_least(admit_most(started, 1), most);
-    gained_ns += started * unit_ns;
-    stolen_ns += switch_ns + admit_most(switch_ns + started * unit_ns - rests_ns[k], 0);
+    gained_ns += started * lending->unit_ns;
+    stolen_ns += lending->switch_ns + admit_most(started * lending->unit_ns - admit_most(rest_ns, 0), 0);
   }
   return gained_ns * ADMIT_ONE / admit_most(stolen_ns, 1);
 }
 
-int64_t admit_pauses_worth(const struct admit_pauses *pauses, int64_t elapsed_ns, int64_t unit_ns, int64_t switch_ns,
-                           int64_t lead_ns) {
-  int64_t rests_ns[SAMPLES + 1];
+int64_t admit_pauses_worth(const struct admit_pauses *pauses, int64_t elapsed_ns, int64_t queued_ns, int64_t unit_ns,
+                           int64_t switch_ns, int64_t lead_ns) {
+  struct lending lending = {.unit_ns = unit_ns, .switch_ns = switch_ns, .lead_ns = lead_ns};
   uint32_t over = count_upto(pauses, elapsed_ns);
   uint32_t longer = pauses->count - over;
-  uint32_t samples = longer < SAMPLES ? longer : SAMPLES;
-  for (uint32_t k = 0; k < samples; k++)
-    rests_ns[k] = pauses->sorted_ns[over + (2 * k + 1) * longer / (2 * samples)] - elapsed_ns;
-  if (samples < SAMPLES) rests_ns[samples++] = elapsed_ns / 2;
-  int64_t best = rate_of_plan(rests_ns, samples, INT32_MAX, unit_ns, switch_ns, lead_ns);
+  lending.samples = longer < SAMPLES ? longer : SAMPLES;
+  for (uint32_t k = 0; k < lending.samples; k++)
+    lending.rests_ns[k] = pauses->sorted_ns[over + (2 * k + 1) * longer / (2 * lending.samples)] - elapsed_ns - queued_ns;
+  if (lending.samples < SAMPLES) lending.rests_ns[lending.samples++] = elapsed_ns / 2 - queued_ns;
+  int64_t best = rate_of_plan(&lending, INT32_MAX);
   for (uint32_t plan = 0; plan < PLANS; plan++) {
-    int64_t fit = (rests_ns[plan * (samples - 1) / (PLANS - 1)] - switch_ns) / unit_ns;
+    int64_t fit = lending.rests_ns[plan * (lending.samples - 1) / (PLANS - 1)] / unit_ns;
     for (int64_t most = admit_most(fit, 1); most <= fit + 1; most++)
-      best = admit_most(best, rate_of_plan(rests_ns, samples, most, unit_ns, switch_ns, lead_ns));
+      best = admit_most(best, rate_of_plan(&lending, most));
   }
   return best;
 }
