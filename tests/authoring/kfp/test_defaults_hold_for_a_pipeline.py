@@ -242,6 +242,29 @@ def test_a_pipeline_from_a_file_is_judged_by_what_stands_in_it(compiled):
             loaded()
 
 
+def test_steps_with_whole_gpus_are_left_alone(compiled):
+    @dsl.pipeline(name="whole")
+    def whole():
+        train().set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(2)
+
+    loaded = components.load_component_from_text(compiled(whole).text)
+
+    @dsl.pipeline(name="p")
+    @pillion.defaults(share=0.5, memory="8Gi", priority="low")
+    def p():
+        train().set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(1)
+        train()
+        whole()
+        loaded()
+
+    assert annotations(compiled, p) == {
+        "exec-train": {},
+        "exec-train-2": LOW,
+        "exec-train-3": {},
+        "exec-train-4": {},
+    }
+
+
 def test_a_run_time_value_in_defaults_is_refused():
     with pytest.raises(PolicyError, match=r"kfp|KFP") as caught:
 

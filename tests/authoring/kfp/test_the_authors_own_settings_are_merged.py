@@ -104,6 +104,7 @@ WHOLE_GPUS = {
     "limit alone": lambda task: task.set_accelerator_limit(1),
     "older names": lambda task: task.add_node_selector_constraint("NVIDIA_TESLA_K80").set_gpu_limit("1"),
     "slice": lambda task: task.set_accelerator_type("nvidia.com/mig-1g.5gb"),
+    "slice of time": lambda task: task.set_accelerator_type("nvidia.com/gpu.shared"),
     "another maker": lambda task: task.set_accelerator_type("amd.com/gpu"),
 }
 
@@ -112,13 +113,13 @@ WHOLE_GPUS = {
 @pytest.mark.parametrize("ask", WHOLE_GPUS.values(), ids=WHOLE_GPUS.keys())
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_a_step_cannot_both_share_a_gpu_and_have_one(ask, order):
-    with pytest.raises(PolicyError, match="a step either shares a GPU or has whole ones") as caught:
+    with pytest.raises(PolicyError, match="a step shares one GPU or owns whole ones") as caught:
         build(*((ask, tag) if order == "before" else (tag, ask)))
     assert [problem.code for problem in caught.value.problems] == ["whole-gpu"]
 
 
 def test_an_accelerator_that_is_chosen_when_the_pipeline_runs_is_refused():
-    with pytest.raises(PolicyError, match="whole ones"):
+    with pytest.raises(PolicyError, match="owns whole ones"):
 
         @dsl.pipeline(name="p")
         def p(kind: str = "nvidia.com/gpu"):
@@ -130,8 +131,10 @@ def test_an_accelerator_that_is_chosen_when_the_pipeline_runs_is_refused():
     [
         lambda task: task.set_accelerator_type("rdma/hca"),
         lambda task: task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(0),
+        lambda task: task.set_accelerator_limit(0),
+        lambda task: task.set_cpu_limit("2"),
     ],
-    ids=["other device", "none of them"],
+    ids=["other device", "none of them", "none of any", "no device"],
 )
 def test_what_is_no_gpu_may_stand_beside_a_share(ask, compiled):
     assert compiled(build(tag, ask)).annotations("exec-train") == LOW

@@ -10,7 +10,7 @@ from google.protobuf import json_format
 from kfp.compiler import pipeline_spec_builder
 from kfp.dsl.graph_component import GraphComponent
 
-from pillion.authoring.kfp import hooks, labels, reach, settling, steps
+from pillion.authoring.kfp import hooks, labels, reach, settling
 from pillion.authoring.kfp.leaks import hashes, leaks
 from pillion.policy import HASH_ENV, PolicyError, is_ours
 
@@ -67,7 +67,7 @@ def _building(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     pipeline_spec, platform_spec = original(*args, **kwargs)
     if concerned:
         verify(pipeline_spec, platform_spec)
-    reach.remember(component_spec, ((task, steps.step_of(task).said) for task in tasks))
+    reach.remember(component_spec, ((task, settling.said_about(task)) for task in tasks))
     return pipeline_spec, platform_spec
 
 

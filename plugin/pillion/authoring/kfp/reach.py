@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 
+from pillion.authoring.kfp.accelerators import executor_owns_gpus, owns_gpus
 from pillion.authoring.kfp.leaks import hashes
 from pillion.authoring.tags import ATTRIBUTE, Tags
 from pillion.policy import PolicyError, Problem
@@ -37,7 +38,7 @@ def remember(component_spec: Any, tasks: Iterable[tuple[Any, Tags]]) -> None:
             nested = _unsaid(task)
             without_share += (f"{task.name}/{name}" for name in nested.without_share)
             without_priority += (f"{task.name}/{name}" for name in nested.without_priority)
-        elif task.container_spec is not None and not said:
+        elif task.container_spec is not None and not said and not owns_gpus(task):
             without_share.append(task.name)
         elif said and said.priority is None:
             without_priority.append(task.name)
@@ -73,6 +74,10 @@ def _unsaid(task: Any) -> Unsaid:
     if isinstance(remembered, Unsaid):
         return remembered
     # Loaded from a file, or compiled before Pillion was used: whoever has a policy there has all of it.
-    deployment = json_format.MessageToDict(task.pipeline_spec.deployment_spec)
-    hashed = hashes(deployment.get("executors", {}))
-    return Unsaid(tuple(label.removeprefix("exec-") for label, value in hashed.items() if value is None))
+    executors = json_format.MessageToDict(task.pipeline_spec.deployment_spec).get("executors", {})
+    without_share = [
+        label.removeprefix("exec-")
+        for label, hashed in hashes(executors).items()
+        if hashed is None and not executor_owns_gpus(executors[label])
+    ]
+    return Unsaid(tuple(without_share))

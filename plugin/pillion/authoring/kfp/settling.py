@@ -12,6 +12,7 @@ from typing import Any
 from kfp.dsl.component_task_config import TaskConfigField
 from kfp.dsl.structures import convert_duration_to_seconds
 
+from pillion.authoring.kfp.accelerators import owns_gpus
 from pillion.authoring.kfp.steps import Step, step_of
 from pillion.authoring.tags import DEFAULT_RETRIES, Tags
 from pillion.policy import (
@@ -38,9 +39,8 @@ def settle(task: Any, pipeline_name: str) -> list[Problem]:
     Returns:
         Why that cannot be: a required term was never said, or the author's own settings contradict the policy.
     """
-    step = step_of(task)
-    said = step.said
     _mend_environment(task)
+    step, said = step_of(task), said_about(task)
     if not said:
         return []
     where = f'task "{task.name}" of pipeline "{pipeline_name}" ({step.file}:{step.line})'
@@ -55,6 +55,15 @@ def settle(task: Any, pipeline_name: str) -> list[Problem]:
         task.container_spec.env = {**(task.container_spec.env or {}), HASH_ENV: policy_hash(terms)}
         _retry(task, said, where, step)
     return [problem.at(where) for problem in problems]
+
+
+def said_about(task: Any) -> Tags:
+    """Return what holds for a task; empty if it shares no GPU."""
+    step = step_of(task)
+    # A default leaves alone who has said what it needs of a GPU: all of it.
+    whole = step.own.gpu_share is None and owns_gpus(task)
+    said = step.own if whole else step.own.over(step.defaults)
+    return said if step.own or said.gpu_share else Tags()
 
 
 def retries(said: Tags) -> int | None:
@@ -109,23 +118,16 @@ def _conflicts(task: Any, annotations: dict[str, str]) -> list[Problem]:
 
 
 def _whole_gpus(task: Any) -> list[Problem]:
-    resources = task.container_spec.resources
-    kind = getattr(resources, "accelerator_type", None)
-    count = getattr(resources, "accelerator_count", None)
-    if (kind is None and count is None) or count == "0" or not _may_be_gpu(kind):
+    if not owns_gpus(task):
         return []
+    kind = task.container_spec.resources.accelerator_type
     return [
         Problem(
-            "whole-gpu", f"it asks for {echo(kind) if kind is not None else 'an accelerator'} of its own",
-            "a step either shares a GPU or has whole ones", "remove set_accelerator_type and set_accelerator_limit, "
-            "or gpu_share",
+            "whole-gpu", f"it asks for {echo(kind) if kind is not None else 'accelerators'} and for a share of a GPU",
+            "a step shares one GPU or owns whole ones",
+            "remove set_accelerator_type and set_accelerator_limit, or gpu_share",
         )
     ]  # fmt: skip
-
-
-def _may_be_gpu(kind: str | None) -> bool:
-    """Whether this names a GPU, or is known only when the pipeline runs; other devices may stand beside a share."""
-    return kind is None or "{{" in kind or "gpu" in kind.lower() or "nvidia" in kind.lower()
 
 
 def _passed_on(task: Any) -> list[Problem]:

@@ -35,11 +35,9 @@ class Step(NamedTuple):
     line: int = 0
 
     @property
-    def said(self) -> Tags:
-        """What holds for the task; empty if it does not use the GPU."""
-        own = self.task.over(self.component)
-        said = own.over(self.defaults)
-        return said if own or said.gpu_share else Tags()
+    def own(self) -> Tags:
+        """What the task and its component say."""
+        return self.task.over(self.component)
 
 
 def check(directive: Directive) -> None:
