@@ -70,7 +70,10 @@ def _insert(page: Page, present: list[Entry], kept: list[Entry], lines: list[str
 def _remove(page: Page, entry: Entry, present: list[Entry], kept: list[Entry]) -> None:
     if _begins_line(page.text, present[0]) or any(other.start < entry.start for other in kept):
         line_start = page.text.rfind("\n", 0, entry.start) + 1
-        newline = page.text.find("\n", entry.value_end)
+        # The blank lines that trail a block scalar are its own; left behind they might become another's.
+        is_block_scalar = isinstance(entry.node, yaml.ScalarNode) and entry.node.style in ("|", ">")
+        own_end = entry.node.end_mark.index - 1 if is_block_scalar and not entry.is_alias else entry.value_end
+        newline = page.text.find("\n", own_end)
         page.replace(line_start, newline + 1 if newline >= 0 else len(page.text), "")
     elif entry is present[0]:
         # It follows the dash of a list's item: the first entry that is kept moves up.
