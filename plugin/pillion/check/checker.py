@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from pillion.authoring.findings import Finding, ManifestError
-from pillion.authoring.manifests.document import Document, parse, read_text
+from pillion.authoring.manifests.document import Document, parse, read_text, without_collector
 from pillion.authoring.manifests.steps import steps
 from pillion.check.containers import containers
 from pillion.check.contract import combinations, parameters, values
@@ -47,11 +47,12 @@ def check_text(text: str, file: str) -> list[Finding]:
     """
     documents: list[Document] = []
     findings: list[Finding] = []
-    try:
-        documents.extend(parse(text, file))
-    except ManifestError as error:
-        findings.extend(error.findings)
-    findings += check_documents(documents, file)
+    with without_collector():
+        try:
+            documents.extend(parse(text, file))
+        except ManifestError as error:
+            findings.extend(error.findings)
+        findings += check_documents(documents, file)
     return _sorted(findings)
 
 

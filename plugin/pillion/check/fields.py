@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from pillion.authoring.findings import Finding
-from pillion.authoring.manifests.document import Document, Path_
+from pillion.authoring.manifests.document import Document, Key, Path_
 from pillion.authoring.manifests.steps import at, is_kfp_pipeline, is_kfp_platform
 from pillion.check.manifest import Manifest, dotted, found
-from pillion.check.tables import Tables, tables
+from pillion.check.tables import tables
 from pillion.policy import Problem, echo, is_ours
 
 _MAX_LISTED = 12  # fields that a message lists when none is near
@@ -58,7 +58,8 @@ def fields(manifest: Manifest) -> Iterator[Finding]:
     for thing in manifest.objects:
         if thing.known:
             walk = _Walk(thing.document, lenient=thing.group == "argoproj.io")
-            yield from walk.value(thing.data, tables().kinds[thing.kind], thing.path)
+            walk.value(thing.data, tables().kinds[thing.kind], thing.path)
+            yield from walk.findings
     for document in manifest.documents:
         if is_kfp_pipeline(document.data):
             yield from _pipeline(document, document.data, ())
@@ -72,16 +73,19 @@ def fields(manifest: Manifest) -> Iterator[Finding]:
         yield from _platform(step.document, at(step.document.data, platform_root), platform_root)
 
 
-def _pipeline(document: Document, data: Any, path: Path_) -> Iterator[Finding]:
-    yield from _Walk(document).value(data, tables().kfp["pipeline"], path)
-
-
-def _platform(document: Document, data: Any, path: Path_) -> Iterator[Finding]:
+def _pipeline(document: Document, data: Any, path: Path_) -> list[Finding]:
     walk = _Walk(document)
-    yield from walk.value(data, tables().kfp["platform"], path)
+    walk.value(data, tables().kfp["pipeline"], path)
+    return walk.findings
+
+
+def _platform(document: Document, data: Any, path: Path_) -> list[Finding]:
+    walk = _Walk(document)
+    walk.value(data, tables().kfp["platform"], path)
     executors = at(data, _KFP_KUBERNETES)
     if isinstance(executors, dict):
-        yield from walk.value(executors, "{" + tables().kfp["kubernetes"], (*path, *_KFP_KUBERNETES))
+        walk.value(executors, "{" + tables().kfp["kubernetes"], (*path, *_KFP_KUBERNETES))
+    return walk.findings
 
 
 def _looks_right(text: str) -> bool:
@@ -89,63 +93,70 @@ def _looks_right(text: str) -> bool:
 
 
 class _Walk:
-    """Compares one document's data with the shapes that it should have."""
+    """Compares one document's data with the shapes that it should have.
+
+    Attributes:
+        findings: What differs.
+    """
 
     def __init__(self, document: Document, *, lenient: bool = False) -> None:
+        self.findings: list[Finding] = []
         self._document = document
         self._lenient = lenient
-        self._tables: Tables = tables()
+        self._types = tables().types
         self._seen: set[tuple[int, str]] = set()
 
-    def value(self, value: Any, shape: str, path: Path_) -> Iterator[Finding]:
+    def value(self, value: Any, shape: str, path: Path_, key: Key | None = None) -> None:
+        """Compare the value at `path` and `key`, given apart because a path is made for the few that need one."""
         if value is None or shape == "*":
             return
-        if isinstance(value, dict | list):
-            # What aliases repeat is one object, and is judged once.
-            if (id(value), shape) in self._seen:
-                return
-            self._seen.add((id(value), shape))
-        if shape in _SCALARS:
-            takes, noun = _SCALARS[shape]
+        scalar = _SCALARS.get(shape)
+        if scalar is not None:
+            takes, noun = scalar
             if not takes(value):
-                yield self._wrong(value, noun, path)
-        elif shape[0] == "[":
-            yield from self._list(value, shape[1:], path)
+                self._wrong(value, noun, _join(path, key))
+            return
+        # What aliases repeat is one object, and is judged once.
+        if (id(value), shape) in self._seen:
+            return
+        self._seen.add((id(value), shape))
+        if shape[0] == "[":
+            self._list(value, shape[1:], _join(path, key))
         elif shape[0] == "{":
-            yield from self._mapping(value, shape[1:], path)
+            self._mapping(value, shape[1:], _join(path, key))
         else:
-            yield from self._object(value, shape, path)
+            self._object(value, shape, _join(path, key))
 
-    def _list(self, value: Any, shape: str, path: Path_) -> Iterator[Finding]:
+    def _list(self, value: Any, shape: str, path: Path_) -> None:
         if not isinstance(value, list):
-            yield self._wrong(value, "a list", path)
+            self._wrong(value, "a list", path)
             return
         for index, item in enumerate(value):
-            yield from self.value(item, shape, (*path, index))
+            self.value(item, shape, path, index)
 
-    def _mapping(self, value: Any, shape: str, path: Path_) -> Iterator[Finding]:
+    def _mapping(self, value: Any, shape: str, path: Path_) -> None:
         if not isinstance(value, dict):
-            yield self._wrong(value, "a mapping", path)
+            self._wrong(value, "a mapping", path)
             return
         for key, item in value.items():
             # Annotations and labels of Pillion's own are the contract's business.
             if not is_ours(key):
-                yield from self.value(item, shape, (*path, key))
+                self.value(item, shape, path, key)
 
-    def _object(self, value: Any, name: str, path: Path_) -> Iterator[Finding]:
+    def _object(self, value: Any, name: str, path: Path_) -> None:
         if not isinstance(value, dict):
-            yield self._wrong(value, "a mapping", path)
+            self._wrong(value, "a mapping", path)
             return
-        known = self._tables.types[name]
+        known = self._types[name]
         for key, item in value.items():
             shape = known.get(key)
             if shape is None:
-                yield self._unknown(key, name, value, path)
+                self._unknown(key, name, value, path)
             else:
-                yield from self.value(item, shape, (*path, key))
+                self.value(item, shape, path, key)
 
-    def _unknown(self, key: str, name: str, siblings: dict[str, Any], path: Path_) -> Finding:
-        known = self._tables.types[name]
+    def _unknown(self, key: str, name: str, siblings: dict[str, Any], path: Path_) -> None:
+        known = self._types[name]
         vendor, _, noun = name.partition(".")
         whose, consequence = _VENDORS[vendor]
         allowed = f"{whose} {noun.rpartition('.')[2]} knows no such field, and {consequence}"
@@ -155,28 +166,27 @@ class _Walk:
             "unknown-field", f"{dotted(path)} has no field {echo(key)[1:-1]}", allowed,
             self._suggestion(key, known, siblings) or "remove it",
         )  # fmt: skip
-        return found(self._document, (*path, key), problem)
+        self._report((*path, key), problem)
 
     def _suggestion(self, key: str, known: Any, siblings: dict[str, Any]) -> str:
         for field, shape in known.items():
-            if field in siblings and key in self._tables.types.get(shape, ()):
+            if field in siblings and key in self._types.get(shape, ()):
                 return f"did you mean {field}.{key}? It is indented too little"
         folded = {field.lower(): field for field in known}
         near = difflib.get_close_matches(key.lower(), folded, n=1, cutoff=0.7)
         return f"did you mean {folded[near[0]]}?" if near else ""
 
-    def _wrong(self, value: Any, wanted: str, path: Path_) -> Finding:
+    def _wrong(self, value: Any, wanted: str, path: Path_) -> None:
         if wanted == "text" and not isinstance(value, dict | list):
-            return self._unquoted(path)
+            self._unquoted(path)
+            return
         given = {dict: "a mapping", list: "a list", bool: "true or false"}.get(type(value), echo(value))
         fix = 'begin each item with "- "' if wanted == "a list" else ""
         if isinstance(value, str) and wanted in ("a whole number", "a number", "true or false"):
             fix = "write it without quotes" if _looks_right(value) else ""
-        return found(
-            self._document, path, Problem("wrong-kind", f"{dotted(path)} is {given}", f"it has to be {wanted}", fix)
-        )
+        self._report(path, Problem("wrong-kind", f"{dotted(path)} is {given}", f"it has to be {wanted}", fix))
 
-    def _unquoted(self, path: Path_) -> Finding:
+    def _unquoted(self, path: Path_) -> None:
         node = self._document.node_at(path)
         text = node.value if isinstance(node, yaml.ScalarNode) else ""
         what = f"{dotted(path)} is {echo(text)[1:-1]} without quotes, so it is not text"
@@ -187,4 +197,11 @@ class _Walk:
             )  # fmt: skip
         else:
             problem = Problem("wrong-kind", what, "it has to be text", f'write "{text}"')
-        return found(self._document, path, problem)
+        self._report(path, problem)
+
+    def _report(self, path: Path_, problem: Problem) -> None:
+        self.findings.append(found(self._document, path, problem))
+
+
+def _join(path: Path_, key: Key | None) -> Path_:
+    return path if key is None else (*path, key)
