@@ -6,6 +6,7 @@ step it submits only into the high step's pauses. There is one agent, which asks
 and when it was told to.
 """
 
+from bisect import bisect_right
 from collections import deque
 
 import pytest
@@ -60,6 +61,7 @@ class Machine:
         self.running_until_ns = None
         self.last_on_device = None
         self.spans = []
+        self._timelines = {}
         self.decision = None
         self.decisions = 0
         self.checks = []
@@ -155,9 +157,26 @@ class Machine:
             self.spans.append((head, start_ns, self.running_until_ns))
 
     def used_ns(self, tenant_id, since_ns, until_ns):
-        return sum(
-            max(0, min(end, until_ns) - max(start, since_ns)) for who, start, end in self.spans if who == tenant_id
-        )
+        """Return the device time of one tenant between two times: exact."""
+        starts, ends, sums = self._timeline(tenant_id)
+
+        def used_until(time_ns):
+            through = bisect_right(ends, time_ns)
+            begun = max(0, time_ns - starts[through]) if through < len(starts) else 0
+            return (sums[through - 1] if through else 0) + begun
+
+        return used_until(until_ns) - used_until(since_ns)
+
+    def _timeline(self, tenant_id):
+        known, timeline = self._timelines.get(tenant_id, (0, ([], [], [])))
+        starts, ends, sums = timeline
+        for who, start, end in self.spans[known:]:
+            if who == tenant_id:
+                starts.append(start)
+                ends.append(end)
+                sums.append((sums[-1] if sums else 0) + end - start)
+        self._timelines[tenant_id] = (len(self.spans), timeline)
+        return timeline
 
     def turns(self):
         """Who had the device when, with what follows on for the same tenant put together."""
@@ -179,16 +198,16 @@ def policy(tier="normal", share=None, limit=1000, memory=1, on_preempt="wait", s
     )  # fmt: skip
 
 
-@pytest.fixture(name="policy")
+@pytest.fixture(name="policy", scope="session")
 def policy_fixture():
     return policy
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def machine():
     return Machine
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def program():
     return Program

@@ -18,7 +18,14 @@ def worst_error(machine, shares, until_ns, *, since_ns=0, step_ns=7 * MS):
 
 @pytest.mark.parametrize(
     ("first_unit_ns", "second_unit_ns"),
-    [(MS // 2, MS // 2), (5 * MS, 5 * MS), (10 * MS, 10 * MS), (10 * MS, MS // 2), (MS // 2, 10 * MS), (7 * MS, 3 * MS)],
+    [
+        (MS // 2, MS // 2),
+        (5 * MS, 5 * MS),
+        (10 * MS, 10 * MS),
+        (10 * MS, MS // 2),
+        (MS // 2, 10 * MS),
+        (7 * MS, 3 * MS),
+    ],
 )
 def test_seven_to_three_holds_within_two_points_over_every_second(
     machine, program, policy, first_unit_ns, second_unit_ns

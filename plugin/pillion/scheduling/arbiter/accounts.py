@@ -2,8 +2,8 @@
 
 Two accounts are kept apart. *Time held*, from the arbiter's own leases and clock, decides whose turn it is: nothing
 that a client says about itself can make it smaller, except saying that it has no work, which costs it the lease.
-*Device time used*, as the client's page counts it, decides about its limit, and is believed only as far as time has
-passed.
+*Device time used*, as the client's page counts it, decides about its limit; whatever it says, no report counts for more
+than a window's length.
 """
 
 from __future__ import annotations
@@ -45,16 +45,22 @@ def charge(seats: list[Seat], state: State, now_ns: int) -> None:
         standing, report = seat.tenant.standing, seat.tenant.report
         held_ns = elapsed_ns if standing.lease.charged else 0
         seat.virtual_ns += held_ns * 1000 // seat.weight
-        if report.device_ns is None:
-            spent_ns = held_ns
-        else:
-            spent_ns = min(max(report.device_ns - standing.device_ns, 0), elapsed_ns)
-        seat.usage = window.add(seat.usage, last_ns, now_ns, spent_ns, window_ns)
-        if seat.rank == 0 and report.stolen_ns != standing.stolen_ns:
-            stolen_ns = min(max(report.stolen_ns - standing.stolen_ns, 0), elapsed_ns)
-            seat.stolen = window.add(seat.stolen, last_ns, now_ns, stolen_ns, window_ns)
+        spent_ns, seat.device_ns = held_ns, report.device_ns
+        if report.device_ns is not None:
+            spent_ns = _counted_ns(report.device_ns, standing.device_ns, window_ns)
+        # No faster than time passes, and rather too late than too early: then it also leaves the window too late.
+        since_ns = min(max(last_ns, now_ns - spent_ns), now_ns - 1)
+        seat.usage = window.add(seat.usage, since_ns, now_ns, spent_ns, window_ns)
+        if seat.rank == 0:
+            stolen_ns, seat.stolen_ns = _counted_ns(report.stolen_ns, standing.stolen_ns, window_ns), report.stolen_ns
+            seat.stolen = window.add(seat.stolen, min(last_ns, now_ns - 1), now_ns, stolen_ns, window_ns)
         if seat.limit_milli < 1000:
             seat.tokens_ns += elapsed_ns * seat.limit_milli // 1000 - spent_ns
+
+
+def _counted_ns(counter_ns: int, before_ns: int | None, window_ns: int) -> int:
+    """Return by how much a client's counter has grown: nothing before the first report, at most a window's length."""
+    return 0 if before_ns is None else min(max(counter_ns - before_ns, 0), window_ns)
 
 
 def end_drains(seats: list[Seat], state: State, now_ns: int) -> None:

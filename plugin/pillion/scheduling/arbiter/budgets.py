@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pillion.scheduling.arbiter import window
 from pillion.scheduling.arbiter.seats import Seat
-from pillion.scheduling.arbiter.terms import State
+from pillion.scheduling.arbiter.terms import LeaseState, State
 
 
 class Care(NamedTuple):
@@ -28,8 +28,11 @@ class Care(NamedTuple):
 
 
 def care(seats: list[Seat], state: State, now_ns: int) -> Care | None:
-    """Return what the lower tiers must keep to, which is what the strictest high step asks; None if there is none."""
-    high = [seat for seat in seats if seat.rank == 0]
+    """Return what the lower tiers must keep to: what the strictest high step asks; None if none may run.
+
+    A high step that is at its own limit loses nothing to others.
+    """
+    high = [seat for seat in seats if seat.rank == 0 and seat.state is not LeaseState.STOP]
     if not high:
         return None
     budgets = []

@@ -11,6 +11,7 @@ from pillion.scheduling.arbiter.terms import (
     Grant,
     Lease,
     LeaseState,
+    Standing,
     State,
     Tenant,
 )
@@ -32,9 +33,9 @@ def decide(state: State, now_ns: int) -> Decision:
     """
     state = accounts.set_back(state, now_ns)
     seats = take_seats(state)
+    limits.hold_to_share(seats, state)
     accounts.charge(seats, state, now_ns)
     accounts.end_drains(seats, state, now_ns)
-    limits.hold_to_share(seats, state)
     wakes = [limits.hold_back(seats, state, now_ns)]
     plan = ladder.climb(seats, state, now_ns)
     marks = turns.queue_up(seats, state, now_ns)
@@ -47,7 +48,7 @@ def decide(state: State, now_ns: int) -> Decision:
         grants=grants,
         actions=tuple(plan.actions),
         unmet=tuple(plan.unmet),
-        wake_at_ns=max(now_ns + 1, min(wakes)),
+        wake_at_ns=max(now_ns + turns.SLACK_NS, min(wakes)),
         state=state._replace(tenants=tuple(_remember(seat) for seat in seats), decided_ns=now_ns, virtual_ns=marks),
     )
 
@@ -98,18 +99,17 @@ def _remember(seat: Seat) -> Tenant:
         draining=max(0, report.in_flight) if revoked else before.draining,
         overrun=seat.overrun,
     )
-    return tenant._replace(
-        standing=tenant.standing._replace(
-            lease=lease,
-            usage=seat.usage,
-            stolen=seat.stolen,
-            virtual_ns=seat.virtual_ns,
-            contending=seat.contends,
-            since_ns=seat.since_ns,
-            tokens_ns=seat.tokens_ns,
-            paced=seat.paced,
-            device_ns=report.device_ns or 0,
-            stolen_ns=report.stolen_ns,
-            submission_ns=seat.submission_ns,
-        )
+    standing = Standing(
+        lease=lease,
+        usage=seat.usage,
+        stolen=seat.stolen,
+        virtual_ns=seat.virtual_ns,
+        contending=seat.contends,
+        since_ns=seat.since_ns,
+        tokens_ns=seat.tokens_ns,
+        paced=seat.paced,
+        device_ns=seat.device_ns,
+        stolen_ns=seat.stolen_ns,
+        submission_ns=seat.submission_ns,
     )
+    return tenant._replace(standing=standing)

@@ -15,7 +15,7 @@ from pillion.scheduling.arbiter.terms import NEVER_NS, LeaseState, State
 
 def hold_to_share(seats: list[Seat], state: State) -> None:
     """Lower high steps' limits to their shares while a normal step has work, where the tuning says so."""
-    if state.tuning.high_keeps_to_share and any(seat.rank == 1 and seat.contends for seat in seats):
+    if state.tuning.high_keeps_to_share and any(seat.rank == 1 and seat.wants for seat in seats):
         for seat in seats:
             if seat.rank == 0:
                 seat.limit_milli = min(seat.limit_milli, seat.weight)
@@ -45,7 +45,7 @@ def hold_back(seats: list[Seat], state: State, now_ns: int) -> int:
             wake_ns = min(wake_ns, window.below_at_ns(seat.usage, allowed_ns, window_ns))
         if seat.paced:
             seat.blocked = True
-            wake_ns = min(wake_ns, now_ns + (most_ns - seat.tokens_ns) * 1000 // limit + 1)
+            wake_ns = min(wake_ns, now_ns - (seat.tokens_ns - most_ns) * 1000 // limit)
         elif left_ns > 0 and seat.state is LeaseState.RUN:
             wake_ns = min(wake_ns, now_ns + min(left_ns, seat.tokens_ns * 1000 // (1000 - limit)))
     return wake_ns

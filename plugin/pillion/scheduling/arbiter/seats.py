@@ -15,20 +15,22 @@ class Seat:
         weight: Its part among peers, in thousandths.
         limit_milli: Its cap.
         wants: Has work waiting or on the GPU.
-        blocked: Must not run now: over its limit, without its memory, or on its way out.
+        drained: Nothing of it is on the GPU, as far as its gate says.
         state: The lease's state; the rules change it.
         lease_since_ns: Since when.
         overrun: Its last drain has not ended in time.
-        drained: Nothing of it is on the GPU, as far as its gate says.
-        usage: Accounts up to now; likewise `stolen`, `virtual_ns`, `tokens_ns`, `paced`, `since_ns`, `submission_ns`.
+        blocked: Must not run now: over its limit, without its memory, or on its way out.
+        contends: Has work, and may have the lease: known once everything that blocks has been looked at.
         turn_end_ns: When its turn ends; None while nobody waits for it to end.
         lingers: Holds the lease without work while others wait.
+
+    The others are the accounts of `Standing` under the same names, brought up to now.
     """
 
     __slots__ = (
-        "blocked", "drained", "id", "lease_since_ns", "limit_milli", "lingers", "overrun", "paced", "rank",
-        "since_ns", "state", "stolen", "submission_ns", "tenant", "tokens_ns", "turn_end_ns", "usage", "virtual_ns",
-        "wants", "weight",
+        "blocked", "contends", "device_ns", "drained", "id", "lease_since_ns", "limit_milli", "lingers", "overrun",
+        "paced", "rank", "since_ns", "state", "stolen", "stolen_ns", "submission_ns", "tenant", "tokens_ns",
+        "turn_end_ns", "usage", "virtual_ns", "wants", "weight",
     )  # fmt: skip
 
     def __init__(self, tenant: Tenant, guest_weight_milli: int) -> None:
@@ -46,6 +48,8 @@ class Seat:
         self.overrun = lease.overrun
         self.drained = report.in_flight <= 0 and report.acknowledged_epoch >= lease.epoch
         self.usage = standing.usage
+        self.device_ns = standing.device_ns
+        self.stolen_ns = standing.stolen_ns
         self.stolen = standing.stolen
         self.virtual_ns = standing.virtual_ns
         self.tokens_ns = standing.tokens_ns
@@ -53,12 +57,8 @@ class Seat:
         self.since_ns = standing.since_ns
         self.submission_ns = standing.submission_ns
         self.turn_end_ns: int | None = None
+        self.contends = False
         self.lingers = False
-
-    @property
-    def contends(self) -> bool:
-        """Whether it has work, and may have the lease."""
-        return self.wants and not self.blocked and not self.overrun
 
     def enter(self, state: LeaseState, now_ns: int) -> None:
         """Change the lease's state, and note when."""

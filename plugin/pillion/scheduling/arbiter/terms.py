@@ -130,8 +130,8 @@ class Standing(NamedTuple):
         since_ns: When that last changed.
         tokens_ns: How long it may still go faster than its limit; see `limits`.
         paced: Waits for its tokens.
-        device_ns: The report's counter at the last decision.
-        stolen_ns: The report's counter at the last decision.
+        device_ns: How far the report's counter has been accounted for; None before the first report.
+        stolen_ns: Likewise.
         submission_ns: How long one of its submissions holds up a drain, as learnt; 0 before its first drain.
     """
 
@@ -143,8 +143,8 @@ class Standing(NamedTuple):
     since_ns: int = 0
     tokens_ns: int = 0
     paced: bool = False
-    device_ns: int = 0
-    stolen_ns: int = 0
+    device_ns: int | None = None
+    stolen_ns: int | None = None
     submission_ns: int = 0
 
 
@@ -184,6 +184,7 @@ class Tuning(NamedTuple):
         quantum_ns: How long a holder keeps the lease while many peers wait.
         shortest_quantum_ns: And at least, however few wait.
         quantum_switches: A quantum is at least this many switch costs long.
+        longest_round_ns: However many wait, each has its turn about once in this, so that windows hold whole rounds.
         linger_ns: How long an idle holder keeps the lease while others wait.
         drain_timeout_ns: After this a drain has failed and the next one gets the lease.
         unresponsive_ns: After this, a drain that has failed is enforced from outside the process.
@@ -202,8 +203,9 @@ class Tuning(NamedTuple):
     quantum_ns: int = 30_000_000
     shortest_quantum_ns: int = 3_000_000
     quantum_switches: int = 60
+    longest_round_ns: int = 250_000_000
     linger_ns: int = 1_000_000
-    drain_timeout_ns: int = 500_000_000
+    drain_timeout_ns: int = 100_000_000
     unresponsive_ns: int = 5_000_000_000
     lease_ns: int = 1_000_000_000
     guest_weight_milli: int = 100

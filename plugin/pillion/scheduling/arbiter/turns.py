@@ -10,7 +10,8 @@ from __future__ import annotations
 from pillion.scheduling.arbiter.seats import Seat
 from pillion.scheduling.arbiter.terms import NEVER_NS, LeaseState, State, Tuning
 
-_SLACK_NS = 100_000  # a turn that ends within this has ended: waking up again would cost more than it is worth
+SLACK_NS = 100_000
+"""What would happen within this happens now, and nobody is woken sooner: being woken costs about as much."""
 
 
 def queue_up(seats: list[Seat], state: State, now_ns: int) -> tuple[int, int, int]:
@@ -21,11 +22,13 @@ def queue_up(seats: list[Seat], state: State, now_ns: int) -> tuple[int, int, in
     Returns:
         Where each tier's queue stands now.
     """
-    marks = list(state.virtual_ns)
-    for rank in range(3):
-        staying = [seat for seat in seats if seat.rank == rank and seat.contends and seat.tenant.standing.contending]
-        if staying:
-            marks[rank] = max(marks[rank], min(seat.virtual_ns for seat in staying))
+    least: list[int | None] = [None, None, None]
+    for seat in seats:
+        seat.contends = seat.wants and not seat.blocked and not seat.overrun
+        if seat.contends and seat.tenant.standing.contending:
+            first = least[seat.rank]
+            least[seat.rank] = seat.virtual_ns if first is None else min(first, seat.virtual_ns)
+    marks = [max(mark, mark if first is None else first) for mark, first in zip(state.virtual_ns, least, strict=True)]
     window_ns = state.tuning.window_ns
     for seat in seats:
         if seat.contends != seat.tenant.standing.contending:
@@ -47,7 +50,8 @@ def quantum_ns(weight: int, weights: int, peers: int, state: State) -> int:
     tuning = state.tuning
     if peers < 2:
         return tuning.quantum_ns
-    part_ns = tuning.quantum_ns * (peers - 1) * weight // weights
+    round_ns = min(tuning.quantum_ns * (peers - 1), tuning.longest_round_ns)
+    part_ns = round_ns * weight // weights
     return max(min(tuning.quantum_ns, part_ns), min(tuning.quantum_ns, shortest_ns(state)))
 
 
@@ -65,6 +69,8 @@ def elect_high(seats: list[Seat], state: State, now_ns: int) -> int:
         lingering = [seat for seat in high if _lingers(seat, state.tuning, now_ns)]
         holder = min((seat for seat in [*rivals, *lingering] if seat.state is LeaseState.RUN), key=_first, default=None)
         chosen, wake_ns = _elect(holder, rivals, state, now_ns)
+        if chosen is not holder and chosen.state is LeaseState.RUN:
+            chosen.lease_since_ns = now_ns  # it could run all the time; its turn begins now
     for seat in high:
         if seat.blocked or seat.overrun or (chosen is not None and seat.wants and seat is not chosen):
             _revoke(seat, now_ns)
@@ -112,8 +118,8 @@ def _elect(holder: Seat | None, rivals: list[Seat], state: State, now_ns: int) -
         elif holder.rank < best or not others:
             return holder, NEVER_NS
         else:
-            end_ns = _turn_end_ns(holder, others, state, now_ns)
-            if end_ns > now_ns + _SLACK_NS:
+            end_ns = _turn_end_ns(holder, holder.lease_since_ns, others, state, now_ns)
+            if end_ns > now_ns + SLACK_NS:
                 holder.turn_end_ns = end_ns
                 return holder, end_ns
             peers = others
@@ -123,22 +129,29 @@ def _elect(holder: Seat | None, rivals: list[Seat], state: State, now_ns: int) -
         others.append(holder)
     if not others:
         return chosen, NEVER_NS
-    chosen.turn_end_ns = now_ns + _planned_ns(chosen, others, state)
+    chosen.turn_end_ns = _turn_end_ns(chosen, now_ns, others, state, now_ns)
     return chosen, chosen.turn_end_ns
 
 
-def _planned_ns(seat: Seat, others: list[Seat], state: State) -> int:
-    """Return how long a turn that begins now lasts: a quantum, or longer where the tenant has to catch up."""
+def _turn_end_ns(seat: Seat, start_ns: int, others: list[Seat], state: State, now_ns: int) -> int:
+    """Return when a turn that began at `start_ns` ends, if nobody comes or goes.
+
+    After a quantum, and not before the tenant has caught up with the others. Who comes back to work while others are
+    busy need not wait for a whole quantum, but still has to be next.
+    """
     weights = seat.weight + sum(other.weight for other in others)
-    behind_ns = (min(other.virtual_ns for other in others) - seat.virtual_ns) * seat.weight
-    return max(quantum_ns(seat.weight, weights, len(others) + 1, state), -(-behind_ns // 1000))
+    quantum_end_ns = start_ns + quantum_ns(seat.weight, weights, len(others) + 1, state)
+    end_ns = max(quantum_end_ns, _level_at_ns(seat, others, now_ns))
+    fresh = [other for other in others if other.state is LeaseState.STOP and other.since_ns >= other.lease_since_ns]
+    if fresh:
+        end_ns = min(end_ns, max(start_ns + shortest_ns(state), _level_at_ns(seat, fresh, now_ns)))
+    return end_ns
 
 
-def _turn_end_ns(holder: Seat, others: list[Seat], state: State, now_ns: int) -> int:
-    weights = holder.weight + sum(other.weight for other in others)
-    ahead_ns = (min(other.virtual_ns for other in others) - holder.virtual_ns) * holder.weight
-    quantum_end_ns = holder.lease_since_ns + quantum_ns(holder.weight, weights, len(others) + 1, state)
-    return max(quantum_end_ns, now_ns - (-ahead_ns // 1000))
+def _level_at_ns(seat: Seat, others: list[Seat], now_ns: int) -> int:
+    """Return when a tenant that runs from now on will have had as much, by weight, as the one that had least."""
+    ahead_ns = (min(other.virtual_ns for other in others) - seat.virtual_ns) * seat.weight
+    return now_ns - (-ahead_ns // 1000)
 
 
 def _lingers(seat: Seat, tuning: Tuning, now_ns: int) -> bool:
