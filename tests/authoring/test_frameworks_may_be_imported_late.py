@@ -35,22 +35,26 @@ def run(tmp_path):
 
 def package(folder):
     (folder / "framework").mkdir()
-    (folder / "framework" / "__init__.py").write_text("import framework.part\nready = framework.part.value\n")
+    (folder / "framework" / "__init__.py").write_text("import helper, framework.part\nready = framework.part.value\n")
+    (folder / "helper.py").touch()
     (folder / "framework" / "part.py").write_text("value = 42\n")
 
 
 def test_the_adapter_is_called_once_when_the_framework_is_ready(run, tmp_path):
     package(tmp_path)
-    run("import framework.part, framework, adapter; assert adapter.called == [42]")
+    run(
+        "import importlib, framework.part, framework, adapter; assert adapter.called == [42]\n"
+        "importlib.reload(framework); assert adapter.called == [42]"
+    )
 
 
 def test_a_framework_in_a_zip_file_is_seen_too(run, tmp_path):
     package(tmp_path)
     archive = tmp_path / "packed.zip"
     with zipfile.ZipFile(archive, "w") as packed:
-        for name in ("__init__", "part"):
-            packed.write(tmp_path / "framework" / f"{name}.py", f"framework/{name}.py")
-            (tmp_path / "framework" / f"{name}.py").unlink()
+        for name in ("helper.py", "framework/__init__.py", "framework/part.py"):
+            packed.write(tmp_path / name, name)
+            (tmp_path / name).unlink()
     (tmp_path / "framework").rmdir()
     run(f"sys.path.insert(0, {str(archive)!r}); import framework, adapter; assert adapter.called == [42]")
 

@@ -1,7 +1,7 @@
 """Where Hera or Argo has no place for what was said, building fails, or warns where the place is out of reach."""
 
 import pytest
-from hera.workflows import DAG, Container, Script, Steps, Task, Workflow, models, script
+from hera.workflows import DAG, Container, Script, Step, Steps, Task, Workflow, models, script
 
 from pillion import PolicyError, defaults, gpu_share, priority
 from pillion.policy import PolicyWarning
@@ -124,6 +124,14 @@ def test_a_block_around_a_dag_and_its_call(policy_of):
             train()
         with Steps(name="all"):
             inner(name="nested")
+    assert policy_of(nightly)["train"][1] == "pillion-low"
+
+
+def test_a_block_around_a_call_in_an_inline_template(policy_of):
+    with defaults(priority="low"):
+        call = Step(name="nested", template="train")
+    inline = Task(name="first", inline=Steps(sub_steps=[call]))
+    nightly = Workflow(name="nightly", templates=[DAG(name="all", tasks=[inline]), sharing()])
     assert policy_of(nightly)["train"][1] == "pillion-low"
 
 

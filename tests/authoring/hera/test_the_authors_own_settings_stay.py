@@ -80,13 +80,11 @@ def test_annotations_by_hand_may_say_what_the_decorators_do_not(policy_of):
 
 
 def test_a_template_with_annotations_by_hand_alone_is_left_to_them(templates):
-    by_hand = {"pillion.dev/share": "0.5"}
-    train = Container(name="train", image="i", annotations=by_hand)
-    assert templates(workflow_of(train))["train"] == {
-        "name": "train",
-        "container": {"image": "i"},
-        "metadata": {"annotations": by_hand},
-    }
+    by_hand = {"pillion.dev/share": "0.5", "pillion.dev/priority": "normal"}
+    nightly = workflow_of(Container(name="train", image="i", annotations=by_hand))
+    plain = {"name": "train", "container": {"image": "i"}, "metadata": {"annotations": by_hand}}
+    assert templates(nightly) == {"train": plain}
+    assert templates(defaults(priority="low", memory="4Gi")(nightly)) == {"train": plain}
 
 
 @pytest.mark.parametrize("by_hand", [{"pillion.dev/share": "0.25"}, {"pillion.dev/limit": "0.75"}])
@@ -167,6 +165,14 @@ def test_retries_said_in_both_places_are_kept_with_a_warning():
     assert template["retryStrategy"] == {"limit": 2, "retryPolicy": "Always"}
 
 
+def test_the_same_retries_said_in_both_places_need_no_warning(templates):
+    own = RetryStrategy(limit=2, retry_policy="Always")
+    train = priority("low", retries=2)(gpu_share(memory="1Gi")(Container(name="train", image="i", retry_strategy=own)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert templates(workflow_of(train))["train"]["retryStrategy"] == {"limit": 2, "retryPolicy": "Always"}
+
+
 def test_retries_of_a_step_that_keeps_its_pod_are_nobodys_business(templates):
     train = gpu_share(0.5)(Container(name="train", image="i", retry_strategy=RetryStrategy(limit=2)))
     with warnings.catch_warnings():
@@ -214,6 +220,12 @@ def test_a_pod_spec_patch_and_workflow_wide_settings_are_untouched(build):
 def test_retries_of_the_whole_workflow_serve_if_they_happen(wide, retries, templates):
     train = priority("low", on_preempt="evict")(gpu_share(memory="1Gi")(Container(name="train", image="i")))
     assert templates(workflow_of(train, **wide))["train"].get("retryStrategy") == retries
+
+
+def test_retries_that_a_step_says_itself_are_nearer_than_the_workflows(templates):
+    train = priority("low", retries=2)(gpu_share(memory="1Gi")(Container(name="train", image="i")))
+    nightly = workflow_of(train, retry_strategy=RetryStrategy(limit=9, retry_policy="Always"))
+    assert templates(nightly)["train"]["retryStrategy"] == {"limit": "2", "retryPolicy": "Always"}
 
 
 def test_annotations_of_the_whole_workflow_by_hand_are_the_farthest_default(policy_of):

@@ -46,9 +46,7 @@ class _Resolution:
         self._around = surroundings(workflow)
         self._defaults = recorded(workflow).over(self._around).over(current_defaults())
         self._workflow = workflow
-        self._by_name: dict[str, Any] = {}
-        for template in workflow.templates:
-            self._by_name.setdefault(template.name, template)  # as Hera does: the first of a name is the one that runs
+        self._by_name = {template.name: template for template in workflow.templates}
         self._calls: defaultdict[str, list[Any]] = defaultdict(list)
         for caller in templates:
             for call in _calls_below(caller):
