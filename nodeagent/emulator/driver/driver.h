@@ -178,7 +178,9 @@ void *emu_reserve_bytes(size_t bytes, size_t alignment);
 void emu_forget_bytes(void *at, size_t bytes);
 CUresult emu_allocate(CUcontext context, int ordinal, size_t bytes, enum emu_kind kind, unsigned flags, CUmemoryPool pool,
                       CUdeviceptr *at);
-CUresult emu_free(CUdeviceptr at, CUcontext only_context);
+/* Free what was allocated at `at`, with no waiting. Inside emu_lock. */
+CUresult emu_free(CUdeviceptr at);
+void emu_pool_returned(CUmemoryPool pool, size_t bytes); /* (pool.c) */
 void emu_drop_ranges(CUcontext context);
 
 /* ---- copy.c ---- */

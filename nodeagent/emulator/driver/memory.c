@@ -64,16 +64,16 @@ void emu_remove_range(struct emu_range *range) {
 
 /* Where this process's memory on a device is counted: on the device, or on the host while a checkpoint has moved it. A call
  * that was under way when the process was locked still ends, and must be counted where the rest is. */
-static uint64_t *account(struct emu_device *device, unsigned index, uint64_t **total) {
+static uint64_t *account(struct emu_device *device, uint64_t **total) {
   unsigned slot = emu_driver.process;
-  bool away = emu_driver.machine->processes[slot].away >> index & 1;
+  bool away = device->head.process_away[slot];
   *total = away ? &device->head.host_used : &device->head.memory_used;
   return away ? &device->head.process_host[slot] : &device->head.process_memory[slot];
 }
 
 static bool take(unsigned index, uint64_t bytes) {
   struct emu_device *device = emu_hold(emu_driver.machine, index);
-  uint64_t *total, *own = account(device, index, &total);
+  uint64_t *total, *own = account(device, &total);
   bool fits = total == &device->head.host_used || bytes <= device->head.memory_bytes - device->head.memory_used;
   if (fits) {
     emu_add(device, total, bytes);
@@ -92,7 +92,7 @@ CUresult emu_charge(unsigned index, uint64_t bytes) {
 
 void emu_discharge(unsigned index, uint64_t bytes) {
   struct emu_device *device = emu_hold(emu_driver.machine, index);
-  uint64_t *total, *own = account(device, index, &total);
+  uint64_t *total, *own = account(device, &total);
   emu_add(device, total, -bytes);
   emu_add(device, own, -bytes);
   emu_commit(device);
@@ -140,6 +140,7 @@ CUresult emu_allocate(CUcontext context, int ordinal, size_t bytes, enum emu_kin
 
 static void drop(struct emu_range *range) {
   if (range->charged) emu_discharge(range->device, range->charged);
+  if (range->pool) emu_pool_returned(range->pool, range->bytes);
   if (range->kind != EMU_REGISTERED_MEMORY && range->kind != EMU_MAPPED_MEMORY)
     emu_forget_bytes((void *)range->base, range->bytes);
   emu_remove_range(range);
@@ -171,7 +172,7 @@ static CUresult free_here(CUdeviceptr at, enum emu_kind one, enum emu_kind other
   if (result != CUDA_SUCCESS || !at) return result;
   emu_lock();
   struct emu_range *range = emu_find_range(at, 1);
-  if (!range || range->base != at || (range->kind != one && range->kind != other)) result = CUDA_ERROR_INVALID_VALUE;
+  if (!range || range->base != at || (range->kind != one && range->kind != other && !range->pool)) result = CUDA_ERROR_INVALID_VALUE;
   CUcontext owner = result == CUDA_SUCCESS && range->context ? range->context : context;
   emu_unlock();
   if (result != CUDA_SUCCESS) return result;
@@ -187,10 +188,9 @@ static CUresult free_here(CUdeviceptr at, enum emu_kind one, enum emu_kind other
   return result;
 }
 
-CUresult emu_free(CUdeviceptr at, CUcontext context) {
+CUresult emu_free(CUdeviceptr at) {
   struct emu_range *range = emu_find_range(at, 1);
-  if (!range || range->base != at || range->kind != EMU_DEVICE_MEMORY) return CUDA_ERROR_INVALID_VALUE;
-  if (context && range->context && range->context->device != context->device) return CUDA_ERROR_INVALID_VALUE;
+  if (!range || range->base != at || (range->kind != EMU_DEVICE_MEMORY && !range->pool)) return CUDA_ERROR_INVALID_VALUE;
   drop(range);
   return CUDA_SUCCESS;
 }

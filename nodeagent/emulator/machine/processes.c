@@ -63,6 +63,7 @@ static void take_back(struct emu_machine *machine, unsigned slot) {
     emu_put(device, &device->head.process_memory[slot], 0);
     emu_add(device, &device->head.host_used, -device->head.process_host[slot]);
     emu_put(device, &device->head.process_host[slot], 0);
+    emu_put(device, &device->head.process_away[slot], 0);
     emu_commit(device);
     emu_release(machine, index);
     emu_wake(machine, index);

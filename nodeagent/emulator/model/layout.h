@@ -83,14 +83,14 @@ enum { EMU_IDLE = 0, EMU_RUNNING = 1, EMU_SWITCHING = 2 };
 #define EMU_UNDO_FIELDS(W, A) W(offset) W(old)
 
 /* The device: configuration, the clock of the model, what it does now, and totals (busy + switching + idle = clock -
- * started). `resident` is the context whose state is loaded (+1), 0 on a fresh device, EMU_RESIDENT_GONE when it ended. */
+ * started). `process_away` says that a process's memory is on the host's account, moved there by a checkpoint. `resident` is the context whose state is loaded (+1), 0 on a fresh device, EMU_RESIDENT_GONE when it ended. */
 #define EMU_DEVICE_FIELDS(W, A)                                                                                     \
   W(slice_ns) W(switch_ns) W(queue_depth) W(memory_bytes) W(context_bytes) W(host_bytes_per_us)                     \
   W(device_bytes_per_us) W(default_kernel_ns) A(uuid, 2) A(name, EMU_TEXT_WORDS) W(started_ns) W(clock_ns)          \
   W(activity) W(resident) W(switch_to) W(switch_from) W(switch_end_ns) W(slice_end_ns) W(next_id) W(busy_ns)        \
   W(switching_ns) W(idle_ns) W(switches) W(memory_used) W(host_used) W(history_count) W(input_count)                \
   A(runnable, EMU_MAX_CONTEXTS / 64) A(blocked, EMU_MAX_CONTEXTS / 64) A(process_memory, EMU_MAX_PROCESSES)         \
-  A(process_host, EMU_MAX_PROCESSES) W(undo_count)
+  A(process_host, EMU_MAX_PROCESSES) A(process_away, EMU_MAX_PROCESSES) W(undo_count)
 
 EMU_STRUCT(emu_op, EMU_OP_FIELDS);
 EMU_STRUCT(emu_stream, EMU_STREAM_FIELDS);
@@ -118,8 +118,8 @@ struct emu_device {
 };
 
 /* A process that has initialised the driver. `checkpoint` is a CUprocessState; the low half of `gate` is a futex word that
- * is not zero while the process's calls have to wait; `away` has a bit for each device whose memory is on the host. */
-#define EMU_PROCESS_FIELDS(W, A) W(state) W(pid) W(started) W(checkpoint) W(gate) W(thread) W(away)
+ * is not zero while the process's calls have to wait. */
+#define EMU_PROCESS_FIELDS(W, A) W(state) W(pid) W(started) W(checkpoint) W(gate) W(thread)
 enum { EMU_PROCESS_FREE = 0, EMU_PROCESS_LIVE = 1 };
 
 #define EMU_MACHINE_FIELDS(W, A) \
