@@ -35,10 +35,11 @@ def hold_back(seats: list[Seat], state: State, now_ns: int) -> int:
             seat.paced = False
             continue
         most_ns = quantum_ns * (1000 - limit) // 1000
+        allowed_ns = window_ns * limit // 1000
+        seat.tokens_ns = max(seat.tokens_ns, -allowed_ns)  # no debt takes longer than a window to pay
         if state.decided_ns is None or seat.tokens_ns >= most_ns or not seat.usage.total_ns:
             seat.tokens_ns = most_ns
         seat.paced = seat.tokens_ns <= 0 or (seat.paced and seat.tokens_ns < most_ns)
-        allowed_ns = window_ns * limit // 1000
         left_ns = allowed_ns - window.used_ns(seat.usage, now_ns, window_ns)
         if left_ns <= 0:
             seat.blocked = True

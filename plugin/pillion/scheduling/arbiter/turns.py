@@ -66,8 +66,7 @@ def elect_high(seats: list[Seat], state: State, now_ns: int) -> int:
     wake_ns = NEVER_NS
     chosen: Seat | None = None
     if len(rivals) > 1:
-        lingering = [seat for seat in high if _lingers(seat, state.tuning, now_ns)]
-        holder = min((seat for seat in [*rivals, *lingering] if seat.state is LeaseState.RUN), key=_first, default=None)
+        holder = min((seat for seat in rivals if seat.state is LeaseState.RUN), key=_first, default=None)
         chosen, wake_ns = _elect(holder, rivals, state, now_ns)
         if chosen is not holder and chosen.state is LeaseState.RUN:
             chosen.lease_since_ns = now_ns  # it could run all the time; its turn begins now
