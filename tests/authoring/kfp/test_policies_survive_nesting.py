@@ -3,7 +3,8 @@
 import pytest
 from kfp import components, dsl
 
-from pillion import gpu_share, priority
+from pillion import PolicyError, gpu_share, priority
+from pillion.authoring.kfp import labels
 
 HALF = {"pillion.dev/priority": "normal", "pillion.dev/share": "0.5"}
 QUARTER = {"pillion.dev/priority": "normal", "pillion.dev/share": "0.25"}
@@ -153,6 +154,29 @@ def test_a_pipeline_that_was_compiled_to_a_file(compiled, assert_each_step_has):
         loaded()
 
     assert_each_step_has(outer, {"evaluate": {}, "train": HALF, "inner/train": QUARTER, "inner/evaluate": {}})
+
+
+def test_if_kfp_mixes_them_up_all_the_same_nothing_is_compiled(monkeypatch):
+    monkeypatch.setattr(labels, "separate", lambda pipeline: None)
+
+    @dsl.pipeline(name="inner")
+    def inner():
+        gpu_share(0.25)(train(rate=1.0))
+        gpu_share(0.25)(evaluate(loss=1.0))
+
+    with pytest.raises(PolicyError) as caught:
+
+        @dsl.pipeline(name="outer")
+        def outer():
+            train(rate=0.5)
+            evaluate(loss=1.0)
+            inner()
+
+    for problem in caught.value.problems:
+        assert problem.code == "kfp-policy-leak"
+        assert problem.where in ('executor "exec-train"', 'executor "exec-evaluate"')
+        assert "an outer and a nested pipeline have components of the same name" in problem.allowed
+        assert "give one of the two components another name" in problem.fix
 
 
 def test_without_any_policy_kfps_own_labels_stay():

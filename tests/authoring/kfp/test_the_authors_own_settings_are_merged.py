@@ -166,9 +166,11 @@ def pipeline_of(component):
     [(TaskConfigField.RESOURCES,), (TaskConfigField.ENV,), (TaskConfigPassthrough(TaskConfigField.ENV),)],
     ids=["resources", "env", "env by its long name"],
 )
-def test_a_component_that_hands_its_environment_on_is_refused(passthroughs):
+def test_a_component_that_hands_its_environment_on_is_refused(passthroughs, compiled):
     with pytest.raises(PolicyError, match="apply_to_task=True") as caught:
         pipeline_of(launcher(*passthroughs))
+    with pytest.raises(PolicyError, match="apply_to_task=True"):
+        compiled(launcher(*passthroughs))
     assert [problem.code for problem in caught.value.problems] == ["kfp-passthrough"]
 
 

@@ -162,8 +162,11 @@ def _with_annotations(component: Any, platform_spec: Any) -> Any:
 
 
 def _complete(component: Any) -> tuple[Tags, Terms]:
-    said = _tags(component).said
+    said, where = _tags(component).said, _where(component)
+    problems = settling.environment_problems(component.component_spec)
+    if problems:
+        raise PolicyError(*problems).at(where)
     try:
         return said, said.terms()
     except PolicyError as error:
-        raise error.at(_where(component)) from None
+        raise error.at(where) from None

@@ -49,7 +49,7 @@ def settle(task: Any, pipeline_name: str) -> list[Problem]:
     except PolicyError as error:
         return [problem.at(where) for problem in error.problems]
     annotations = write(terms)
-    problems = [*_conflicts(task, annotations), *_whole_gpus(task), *_passed_on(task)]
+    problems = [*_conflicts(task, annotations), *_whole_gpus(task), *environment_problems(task.component_spec)]
     if not problems:
         _annotate(task, annotations)
         task.container_spec.env = {**(task.container_spec.env or {}), HASH_ENV: policy_hash(terms)}
@@ -69,6 +69,20 @@ def said_about(task: Any) -> Tags:
 def retries(said: Tags) -> int | None:
     """Return how often a step with these tags is tried again; None where that is no concern of its policy's."""
     return DEFAULT_RETRIES if said.retries is None and said.terms().preemptible else said.retries
+
+
+def environment_problems(component_spec: Any) -> list[Problem]:
+    """Return why the hash of a policy would not reach a component's own pod; nothing if it does."""
+    passthroughs = component_spec.task_config_passthroughs
+    if not passthroughs or any(each.field is TaskConfigField.ENV and each.apply_to_task for each in passthroughs):
+        return []
+    return [
+        Problem(
+            "kfp-passthrough", "its component hands its environment on to another workload (task_config_passthroughs)",
+            "the step's own pod must keep its environment, by which its policy is recognised",
+            "add TaskConfigPassthrough(field=TaskConfigField.ENV, apply_to_task=True)",
+        )
+    ]  # fmt: skip
 
 
 def pod_metadata(annotations: dict[str, str], existing: dict[str, Any]) -> dict[str, Any]:
@@ -126,19 +140,6 @@ def _whole_gpus(task: Any) -> list[Problem]:
             "whole-gpu", f"it asks for {echo(kind) if kind is not None else 'accelerators'} and for a share of a GPU",
             "a step shares one GPU or owns whole ones",
             "remove set_accelerator_type and set_accelerator_limit, or gpu_share",
-        )
-    ]  # fmt: skip
-
-
-def _passed_on(task: Any) -> list[Problem]:
-    passthroughs = task.component_spec.task_config_passthroughs
-    if not passthroughs or any(each.field is TaskConfigField.ENV and each.apply_to_task for each in passthroughs):
-        return []
-    return [
-        Problem(
-            "kfp-passthrough", "its component hands its environment on to another workload (task_config_passthroughs)",
-            "the step's own pod must keep its environment, by which its policy is recognised",
-            "add TaskConfigPassthrough(field=TaskConfigField.ENV, apply_to_task=True)",
         )
     ]  # fmt: skip
 
