@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,14 +94,18 @@ def intent_of(step: Step, settings: Sequence[Setting], translator: Translator | 
     if inherits and missing:
         return None  # the workflow says a part of a policy, for those of its steps that say the rest
     partial = step.shared and bool(missing)
-    if readable and not problems:
-        problems += inconsistencies(terms) + ([] if partial else missing)
     findings = list(translation.findings) if translation else []
+    if readable and not problems and _sound(findings):
+        problems += inconsistencies(terms) + ([] if partial else missing)
     findings += [_found(step, problem) for problem in (*problems, *_label(step))]
     removals = translation.removals if translation else ()
-    if not step.shared and all(finding.severity != "error" for finding in findings):
+    if not step.shared and _sound(findings):
         findings += _of_containers(step, terms, removals)
     return Intent(step, terms, retries, inherits, partial, removals, tuple(findings))
+
+
+def _sound(findings: Iterable[Finding]) -> bool:
+    return all(finding.severity != "error" for finding in findings)
 
 
 def _without_pod(step: Step, settings: Sequence[Setting]) -> Intent | None:
