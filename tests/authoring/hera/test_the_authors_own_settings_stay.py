@@ -60,11 +60,11 @@ def test_class_defaults_are_merged_and_stay_as_they_are(templates):
     assert mine == {"team": "vision"}
 
 
-def test_the_same_annotation_by_hand_is_fine_and_keeps_its_spelling(templates):
-    by_hand = {"pillion.dev/share": "500m"}
-    train = gpu_share(0.5)(Container(name="train", image="i", annotations=by_hand, labels=dict(LABEL)))
+def test_the_same_annotation_by_hand_is_fine_and_is_spelt_the_one_way(templates):
+    by_hand = {"pillion.dev/share": "500m", "pillion.dev/limit": "1000m"}
+    train = gpu_share(0.5, limit=1)(Container(name="train", image="i", annotations=by_hand, labels=dict(LABEL)))
     assert templates(workflow_of(train))["train"]["metadata"] == {
-        "annotations": {"pillion.dev/priority": "normal", "pillion.dev/share": "500m"},
+        "annotations": {"pillion.dev/limit": "1", **SHARE},
         "labels": LABEL,
     }
 

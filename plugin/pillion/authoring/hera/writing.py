@@ -20,6 +20,7 @@ from pillion.policy import (
     MANAGED_VALUE,
     PRIORITY_CLASS,
     TERMS,
+    Parameter,
     PolicyError,
     Problem,
     Terms,
@@ -145,12 +146,20 @@ def _written(template: models.Template, tags: Tags, wide: WorkflowWide, where: s
     own, labels = _annotations(template.metadata), (template.metadata and template.metadata.labels) or {}
     changes: dict[str, Any] = {
         "metadata": models.Metadata(
-            annotations={**own, **write(terms), **own}, labels={**labels, MANAGED_LABEL: MANAGED_VALUE}
+            annotations={**own, **_respelt(own, terms), **write(terms)}, labels={**labels, MANAGED_LABEL: MANAGED_VALUE}
         ),
         **_priority_class(template, terms, where),
         **_retries(template, tags, wide, where),
     }
     return template.model_copy(update=changes)
+
+
+def _respelt(own: Mapping[str, str], terms: Terms) -> dict[str, str]:
+    """Return the template's own policy annotations in the one spelling; those that say a default stay."""
+    values = {term: getattr(terms, term.field) for term in TERMS if term.key in own}
+    return {
+        term.key: value.text if isinstance(value, Parameter) else term.write(value) for term, value in values.items()
+    }
 
 
 def _annotations(metadata: models.Metadata | None) -> Mapping[str, str]:
