@@ -153,6 +153,17 @@ def test_static_methods_of_a_class(policy_of):
     assert policy_of(nightly) == {"train": ({"priority": "normal", "share": "0.5"}, "pillion-normal", None)}
 
 
+def test_a_method_as_a_scripts_source(policy_of):
+    class Trainer:
+        @gpu_share(0.5)
+        def train(self, rate: float):
+            print(rate)
+
+    step = Script(name="train", image="i", source=Trainer().train)
+    nightly = Workflow(name="nightly", entrypoint="train", templates=[step])
+    assert policy_of(nightly) == {"train": ({"priority": "normal", "share": "0.5"}, "pillion-normal", None)}
+
+
 @pytest.mark.parametrize("where", ["above", "below"])
 def test_the_same_decorator_twice_on_one_side_is_refused(where):
     def train():

@@ -30,7 +30,7 @@ from pillion.policy import PolicyError, Problem, echo
 
 Target = TypeVar("Target")
 
-POD_TEMPLATES = (Container, Script, ContainerSet)
+_POD_TEMPLATES = (Container, Script, ContainerSet)
 
 _IN_IT = "apply it to the templates that it calls, or give the whole workflow pillion.defaults(...)"
 # What makes no pod, or a pod in which nothing of the author's runs, and what to do instead.
@@ -82,7 +82,7 @@ def apply(target: Target, directive: Directive) -> Target:
         # The function too: someone may make another template from it, which is then a copy of this one.
         tags.stamp(target, directive)
         record(scripts[0], directive)
-    elif isinstance(target, POD_TEMPLATES):
+    elif isinstance(target, _POD_TEMPLATES):
         try:
             record(target, directive)
         except PolicyError as error:
