@@ -50,10 +50,10 @@ class Case:
 def case(duty: str, kind: str, unit: str, bound: float, tenants: int = 1, quantum_ns: int = 0) -> Case:
     """Put one row together."""
     pause_ns, submission = DUTIES[duty], UNITS[unit]
-    turns = max(1, tenants * quantum_ns)
+    turns_ns = tenants * quantum_ns
     world = World(
         (BURST_NS,), (pause_ns,), (submission,), tenants=tenants, max_slowdown=bound, max_stall_ns=MAX_STALL_NS,
-        quantum_ns=quantum_ns, bucket_ns=max(300 * MS, turns),
+        quantum_ns=quantum_ns, bucket_ns=max(300 * MS, 3 * turns_ns),
     )  # fmt: skip
     load = (BURST_NS, pause_ns, submission.takes_ns, bound)
     if kind == "regular":

@@ -56,20 +56,25 @@ def play(burst_ns: float, pause_ns: float, work_ns: float, slice_ns: float, swit
         pauses += 1
 
 
-def best_mix(plans: list[Plan], budget_ns: float) -> float:
-    """Return the most device time per pause that a mixture of plans gains, with `budget_ns` of waiting per pause."""
+def best_mix(plans: list[Plan], period_ns: float, budget_ns: float) -> float:
+    """Return the greatest speed of a mixture of plans that may cost `budget_ns` of waiting per pause.
+
+    Speed is a quotient of two linear functions of the mixture, so its maximum lies at a corner: one plan, or two when both
+    limits (one pause per pause, the budget) are tight.
+    """
     best = 0.0
     for plan in plans:
-        best = max(best, plan.gain_ns * min(1 / plan.pauses, budget_ns / plan.cost_ns if plan.cost_ns else math.inf))
+        times = min(1 / plan.pauses, budget_ns / plan.cost_ns if plan.cost_ns else math.inf)
+        best = max(best, times * plan.gain_ns / (period_ns + times * plan.cost_ns))
     for one, other in combinations(plans, 2):
-        # Both limits tight: x pauses_1 + y pauses_2 = 1, x cost_1 + y cost_2 = budget.
+        # x pauses_1 + y pauses_2 = 1, x cost_1 + y cost_2 = budget
         determinant = one.pauses * other.cost_ns - other.pauses * one.cost_ns
         if not determinant:
             continue
         x = (other.cost_ns - other.pauses * budget_ns) / determinant
         y = (one.pauses * budget_ns - one.cost_ns) / determinant
         if x >= 0 and y >= 0:
-            best = max(best, x * one.gain_ns + y * other.gain_ns)
+            best = max(best, (x * one.gain_ns + y * other.gain_ns) / (period_ns + budget_ns))
     return best
 
 
@@ -82,9 +87,7 @@ def clairvoyant(
     fit = max(1, int((pause_ns - switch_ns) / unit_ns))
     counts = sorted({1, *range(max(1, fit - 2), fit + 4), *range(1, most, max(1, most // 150)), 1000 * most})
     plans = [play(burst_ns, pause_ns, count * unit_ns, slice_ns, switch_ns) for count in counts]
-    budget_ns = bound * period_ns
-    gain_ns = best_mix(plans, budget_ns)
-    return min(gain_ns / (period_ns + budget_ns), 1.0) if gain_ns else 0.0
+    return best_mix(plans, period_ns, bound * period_ns)
 
 
 def memoryless(burst_ns: float, mean_pause_ns: float, unit_ns: float, bound: float, switch_ns: float) -> float:
@@ -96,7 +99,9 @@ def memoryless(burst_ns: float, mean_pause_ns: float, unit_ns: float, bound: flo
         j += 1
     gain_ns = started * unit_ns
     cost_ns = 2 * switch_ns + gain_ns - mean_pause_ns  # given back once; what was started outlasts the pause by so much
-    budget_ns = bound * (burst_ns + mean_pause_ns)
+    period_ns = burst_ns + mean_pause_ns
+    budget_ns = bound * period_ns
     lent = min(1.0, budget_ns / cost_ns)
-    spare_ns = budget_ns - lent * cost_ns  # going on beside the busy step: as much gained as stolen
-    return (lent * gain_ns + spare_ns) / (burst_ns + mean_pause_ns + budget_ns)
+    # Beyond that, going on beside the busy step gains as much as it steals: until low gets as much as high, slice by slice.
+    spare_ns = min(budget_ns - lent * cost_ns, burst_ns)
+    return (lent * gain_ns + spare_ns) / (period_ns + lent * cost_ns + spare_ns)

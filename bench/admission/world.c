@@ -126,7 +126,7 @@ static void finish_high(struct world *world) {
   world->next_burst_ns = world->now_ns + setup->pauses_ns[world->turn % setup->turns];
   world->turn++;
   world->idle_mark_ns = world->now_ns + draw(world, setup->notice_ns);
-  if (world->idle_mark_ns >= world->next_burst_ns) world->idle_mark_ns = UINT64_MAX;
+  if (world->idle_mark_ns > world->next_burst_ns) world->idle_mark_ns = setup->overlooks ? UINT64_MAX : world->next_burst_ns;
 }
 
 static void finish_low(struct world *world, int context) {
@@ -246,6 +246,9 @@ static void run_tenant(struct world *world, struct tenant *tenant) {
   if (setup->policy == WORLD_ADMIT) piece->ticket = admit_submitted(tenant->admit, world->now_ns, &unit);
   tenant->next_unit++;
   tenant->wake_ns = world->now_ns + setup->launch_ns;
+  uint64_t queued_ns = 0, *most_ns = &world->result->most_queued_ns[tenant - world->tenants];
+  for (uint64_t k = tenant->ran; k < tenant->sent; k++) queued_ns += tenant->pieces[k % DEPTH].left_ns;
+  if (queued_ns > *most_ns) *most_ns = queued_ns;
 }
 
 static void pass_lease(struct world *world) {

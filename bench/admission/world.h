@@ -16,8 +16,9 @@ struct world_setup {
   uint64_t seed, run_ns, policy, tenants;
   /* The device. */
   uint64_t slice_ns, switch_ns;
-  /* The high step: bursts and the pauses after them, in turn; a burst goes out in `pieces`, `gap_ns` apart. */
-  uint64_t turns, pieces, gap_ns;
+  /* The high step: bursts and the pauses after them, in turn; a burst goes out in `pieces`, `gap_ns` apart. It knows by
+   * its next burst that it was idle, unless it `overlooks` a pause that is shorter than the delay in noticing. */
+  uint64_t turns, pieces, gap_ns, overlooks;
   const uint64_t *bursts_ns, *pauses_ns;
   /* The low tenants: units in turn. While the high step is busy they take `spite_ppm` of that. */
   uint64_t units, spite_ppm;
@@ -31,7 +32,7 @@ struct world_setup {
 
 struct world_result {
   uint64_t wall_ns, high_ran_ns, high_waited_ns, longest_wait_ns, bursts;
-  uint64_t low_ran_ns[WORLD_TENANTS];
+  uint64_t low_ran_ns[WORLD_TENANTS], most_queued_ns[WORLD_TENANTS]; /* work in a tenant's queue, at most */
   uint64_t charged_ns, decisions, reasons[ADMIT_REASONS];
   uint64_t samples, sample_every_ns, waited_ns[WORLD_SAMPLES]; /* high_waited_ns as it grew */
 };

@@ -29,7 +29,7 @@ Range = Word * 2
 
 # One line per field of struct world_setup, in its order; the sizes are compared when the library is loaded.
 SETUP_FIELDS = [
-    *((name, Word) for name in "seed run_ns policy tenants slice_ns switch_ns turns pieces gap_ns".split()),
+    *((name, Word) for name in "seed run_ns policy tenants slice_ns switch_ns turns pieces gap_ns overlooks".split()),
     ("bursts_ns", Words), ("pauses_ns", Words), ("units", Word), ("spite_ppm", Word),
     ("unit_ids", Words), ("unit_nodes", Words), ("units_ns", Words),
     *((name, Word) for name in "max_slowdown_ppm max_stall_ns bucket_ns told_slice_ns told_switch_ns quantum_ns".split()),
@@ -37,7 +37,7 @@ SETUP_FIELDS = [
 ]  # fmt: skip
 RESULT_FIELDS = [
     *((name, Word) for name in "wall_ns high_ran_ns high_waited_ns longest_wait_ns bursts".split()),
-    ("low_ran_ns", Word * TENANTS), ("charged_ns", Word), ("decisions", Word), ("reasons", Word * REASONS),
+    ("low_ran_ns", Word * TENANTS), ("most_queued_ns", Word * TENANTS), ("charged_ns", Word), ("decisions", Word), ("reasons", Word * REASONS),
     ("samples", Word), ("sample_every_ns", Word), ("waited_ns", Word * SAMPLES),
 ]  # fmt: skip
 
@@ -85,6 +85,7 @@ class World:
     switch_ns: int = 50_000
     pieces: int = 1
     gap_ns: int = 0
+    overlooks: bool = False
     spite: float = 1.0
     max_slowdown: float = 0.01
     max_stall_ns: int = 10_000_000
@@ -104,6 +105,7 @@ class Outcome:
     waited_ns: int
     longest_wait_ns: int
     low_ran_ns: tuple[int, ...]
+    most_queued_ns: tuple[int, ...]
     charged_ns: int
     reasons: dict[str, int]
     waited_at_ns: tuple[int, ...]
@@ -183,7 +185,7 @@ def run(lib: ctypes.CDLL, world: World) -> Outcome:
     delays = world.delays
     setup = _Setup(
         world.seed, world.run_ns, POLICIES[world.policy], world.tenants, world.slice_ns, world.switch_ns,
-        turns, world.pieces, world.gap_ns, bursts, pauses,
+        turns, world.pieces, world.gap_ns, world.overlooks, bursts, pauses,
         len(world.units), round(world.spite * 1e6), ids, nodes, takes,
         round(world.max_slowdown * 1e6), world.max_stall_ns, world.bucket_ns, world.told_slice_ns, world.told_switch_ns,
         world.quantum_ns, Range(*delays.notice_ns), Range(*delays.reap_ns), Range(*delays.stamp_ns),
@@ -193,7 +195,7 @@ def run(lib: ctypes.CDLL, world: World) -> Outcome:
     lib.world_run(ctypes.byref(setup), ctypes.byref(result))
     return Outcome(
         result.wall_ns, result.high_ran_ns, result.high_waited_ns, result.longest_wait_ns,
-        tuple(result.low_ran_ns[: world.tenants]), result.charged_ns,
+        tuple(result.low_ran_ns[: world.tenants]), tuple(result.most_queued_ns[: world.tenants]), result.charged_ns,
         {name: count for name, count in zip(REASON_NAMES, result.reasons, strict=True) if count},
         tuple(result.waited_ns[: result.samples]), result.sample_every_ns,
     )  # fmt: skip

@@ -45,6 +45,7 @@ static void set_clock_back(struct admit *admit, uint64_t by_ns) {
 
 /* Bring the state to `now_ns`; threads may come a little out of order. */
 static void look(struct admit *admit, uint64_t now_ns) {
+  if (now_ns > INT64_MAX) now_ns = INT64_MAX; /* keeps ADMIT_NEVER apart from any time */
   if (now_ns < admit->now_ns && admit->now_ns - now_ns > backwards_ns) set_clock_back(admit, admit->now_ns - now_ns);
   if (now_ns <= admit->now_ns) return;
   admit->now_ns = now_ns;
@@ -117,8 +118,10 @@ uint64_t admit_submitted(struct admit *admit, uint64_t now_ns, const struct admi
   struct admit_estimate expected = admit_units_expect(&admit->units, unit->id, unit->nodes);
   if (!admit->in_flight) {
     admit->stay_since_ns = admit->now_ns;
+    admit->stay_work_ns = 0;
     admit->head_start_ns = admit->now_ns + (cold ? admit->terms.switch_ns : 0);
   }
+  admit->stay_work_ns = admit_least(admit->stay_work_ns + expected.usual_ns, ADMIT_LONGEST_NS);
   admit->flight[admit->in_flight++] = (struct admit_flight){
       .ticket = admit->next_ticket++,
       .id = unit->id,
@@ -132,20 +135,25 @@ uint64_t admit_submitted(struct admit *admit, uint64_t now_ns, const struct admi
   return admit->next_ticket - 1;
 }
 
-/* Learn from a piece of a stream's work that ended at `done_ns`: `count` units like `first`. */
+/* Learn from a piece of a stream's work that ended at `done_ns`: `count` units like `first`. Where it is not certain how
+ * much of the time was the high step's, only that the units took no longer. */
 static void learn(struct admit *admit, const struct admit_flight *first, uint32_t count, uint64_t done_ns,
                   int64_t elapsed_ns) {
   int64_t others_ns = first->cold ? (int64_t)admit->terms.switch_ns : 0;
-  uint64_t began_ns = done_ns - admit_least(elapsed_ns, admit_span_ns(0, done_ns));
+  uint64_t began_ns = done_ns - (uint64_t)admit_least(elapsed_ns, admit_span_ns(0, done_ns));
+  bool certain = true;
   for (uint32_t k = 0; k < ADMIT_SPANS && k < admit->credit.spans; k++) {
     const struct admit_span *span = &admit->credit.span[k];
     uint64_t from_ns = began_ns > span->from_ns ? began_ns : span->from_ns;
     int64_t overlap_ns = admit_span_ns(from_ns, done_ns < span->to_ns ? done_ns : span->to_ns);
-    int64_t high_ns = admit_credit_high_share(&admit->terms, overlap_ns, began_ns < span->from_ns && done_ns <= span->to_ns);
+    if (!overlap_ns) continue;
+    bool returned = began_ns < span->from_ns && done_ns <= span->to_ns;
+    int64_t high_ns = admit_credit_high_share(&admit->terms, overlap_ns, returned);
     if (high_ns) others_ns += high_ns + 2 * (int64_t)admit->terms.switch_ns * (high_ns / (int64_t)admit->terms.slice_ns);
+    certain = certain && returned && admit->terms.slice_ns;
   }
   for (uint32_t k = 0; k < count; k++)
-    admit_units_learn(&admit->units, first->id, first->nodes, (elapsed_ns - others_ns) / (int64_t)count);
+    admit_units_learn(&admit->units, first->id, first->nodes, (elapsed_ns - others_ns) / (int64_t)count, certain);
 }
 
 void admit_completed(struct admit *admit, uint64_t now_ns, uint32_t stream, uint64_t ticket, uint64_t done_ns,
@@ -250,13 +258,30 @@ static struct admit_answer decide_beside_busy(struct admit *admit, struct queue 
     int64_t price_ns = admit_most(slice_ns, batch_ns) + switches_ns * (1 + batch_ns / (slice_ns + 1));
     return buy(admit, batch_ns * ADMIT_ONE / price_ns, price_ns, 0, idle_ns);
   }
-  if (queue.usual_ns + unit.usual_ns > slice_ns) return wait_for(admit, idle_ns, ADMIT_FED);
+  if (queue.usual_ns + unit.usual_ns > slice_ns)
+    return wait_for(admit, admit_least(idle_ns, within_a_look(unit.quick_ns / 2)), ADMIT_FED);
   /* Only while it surely runs still: once it has handed over, one unit would cost what a slice does. */
   if (queue.quick_ns < lead_of(admit)) return wait_for(admit, soonest_ns, ADMIT_FED);
-  int64_t pending_ns = admit_credit_pending(&admit->credit, terms, admit->stay_since_ns, admit->now_ns) + queue.usual_ns;
   bool came_between = admit->stay_since_ns >= admit->busy_since_ns;
-  int64_t rate = came_between ? ADMIT_ONE * slice_ns / (slice_ns - queue.usual_ns) : ADMIT_ONE;
-  return buy(admit, rate, unit.usual_ns, pending_ns, idle_ns);
+  int64_t bought_ns = admit->stay_work_ns + unit.usual_ns;
+  if (came_between && bought_ns <= slice_ns) /* the slice was bought as a whole, at the credit that there was before it */
+    return buy(admit, ADMIT_ONE, bought_ns + switches_ns, 0, idle_ns);
+  int64_t pending_ns = admit_credit_pending(&admit->credit, terms, admit->stay_since_ns, admit->now_ns) + queue.usual_ns;
+  return buy(admit, ADMIT_ONE * slice_ns / (slice_ns + switches_ns), unit.usual_ns, pending_ns, idle_ns);
+}
+
+/* Open a pause: the switch back is spent with the first unit, so what counts is the pause as a whole. If it can end at any
+ * moment, opening it makes sense only when credit covers the unit that will be running then. */
+static struct admit_answer open_pause(struct admit *admit, struct admit_estimate unit, int64_t elapsed_ns, int64_t sure_ns,
+                                      int64_t stolen_ns) {
+  int64_t switch_ns = (int64_t)admit->terms.switch_ns, lead_ns = lead_of(admit);
+  int64_t rate = admit_pauses_worth(&admit->pauses, elapsed_ns, switch_ns, unit.usual_ns, switch_ns, lead_ns);
+  int64_t sure_units = admit_most((sure_ns - switch_ns) / unit.usual_ns, 1);
+  int64_t sure_rate = sure_units * unit.usual_ns * ADMIT_ONE / admit_most(stolen_ns, 1);
+  int64_t covering_ns = lead_ns + unit.usual_ns + switch_ns;
+  if (2 * sure_rate < rate && admit_credit_can_save(&admit->credit, covering_ns))
+    stolen_ns = admit_most(stolen_ns, covering_ns);
+  return buy(admit, rate, stolen_ns, 0, latest_ns);
 }
 
 static struct admit_answer decide_in_pause(struct admit *admit, struct queue queue, struct admit_estimate unit) {
@@ -264,22 +289,22 @@ static struct admit_answer decide_in_pause(struct admit *admit, struct queue que
   int64_t lead_ns = lead_of(admit), switch_ns = (int64_t)terms->switch_ns;
   if (queue.quick_ns > lead_ns) return wait_for(admit, queue.quick_ns - lead_ns, ADMIT_FED);
   int64_t elapsed_ns = admit_span_ns(admit->idle_since_ns, admit->now_ns);
+  int64_t sure_ns = admit_pauses_surely(&admit->pauses, elapsed_ns);
   bool cold = is_cold(admit);
   int64_t work_ns = queue.usual_ns + unit.usual_ns + (cold ? switch_ns : 0);
-  int64_t worst_ns = work_ns + switch_ns - admit_pauses_surely(&admit->pauses, elapsed_ns);
+  int64_t worst_ns = work_ns + switch_ns - sure_ns;
   if (worst_ns > admit_span_ns(0, terms->max_stall_ns))
     return wait_for(admit, within_a_look(elapsed_ns / 4), ADMIT_STALL);
-  int64_t before_ns = queue.usual_ns ? admit_pauses_overrun(&admit->pauses, elapsed_ns, queue.usual_ns) : 0;
   int64_t after_ns = admit_pauses_overrun(&admit->pauses, elapsed_ns, work_ns);
   int64_t stolen_ns = admit_most(after_ns + switch_ns, worst_ns);
+  if (cold) return open_pause(admit, unit, elapsed_ns, sure_ns, stolen_ns);
+  int64_t before_ns = queue.usual_ns ? admit_pauses_overrun(&admit->pauses, elapsed_ns, queue.usual_ns) : 0;
+  int64_t rate = unit.usual_ns * ADMIT_ONE / admit_most(after_ns - before_ns, 1);
   uint64_t stay_ns = admit->in_flight ? admit->stay_since_ns : admit->now_ns;
   int64_t pending_ns = admit_credit_pending(&admit->credit, terms, stay_ns, admit->now_ns);
-  int64_t rate = unit.usual_ns * ADMIT_ONE / admit_most(after_ns - before_ns + (cold ? switch_ns : 0), 1);
   int64_t left_ns = admit->credit.credit_ns - pending_ns;
-  if (left_ns >= stolen_ns && rate < admit_credit_price(&admit->credit, left_ns)) { /* one unit is not: are several? */
-    int64_t queued_ns = queue.usual_ns + (cold ? switch_ns : 0);
-    rate = admit_pauses_worth(&admit->pauses, elapsed_ns, queued_ns, unit.usual_ns, cold ? switch_ns : 0, lead_ns);
-  }
+  if (left_ns >= stolen_ns && rate < admit_credit_price(&admit->credit, left_ns)) /* one more is not: are several? */
+    rate = admit_pauses_worth(&admit->pauses, elapsed_ns, queue.usual_ns, unit.usual_ns, 0, lead_ns);
   return buy(admit, rate, stolen_ns, pending_ns, latest_ns);
 }
 

@@ -129,6 +129,7 @@ struct admit {
   uint64_t idle_since_ns;  /* of the high steps, while high_busy is 0 */
   uint64_t busy_since_ns;
   uint64_t stay_since_ns;  /* this tenant has had work on the GPU without a break, while in_flight is not 0 */
+  int64_t stay_work_ns;    /* what it has submitted in that time */
   uint64_t resident_ns;    /* last time at which this tenant had work on the GPU */
   uint64_t head_start_ns;  /* when the oldest submission in flight got its turn */
   uint64_t next_ticket;
@@ -172,6 +173,13 @@ static inline bool admit_is_open(const struct admit *admit) {
 }
 
 /* ---- for metrics, tests and other languages ---- */
+
+/* A field of admit_terms, admit_unit or admit_answer, as wide as its size says, without a sign; the last has no name. */
+struct admit_field {
+  const char *of, *name;
+  size_t offset, size;
+};
+const struct admit_field *admit_fields(void);
 
 size_t admit_size(void);
 int64_t admit_credit_ns(const struct admit *admit);  /* what may still be stolen, less what is being stolen now */

@@ -40,7 +40,9 @@ struct admit_estimate {
 
 void admit_units_init(struct admit_units *units);
 struct admit_estimate admit_units_expect(const struct admit_units *units, uint64_t id, uint32_t nodes);
-void admit_units_learn(struct admit_units *units, uint64_t id, uint32_t nodes, int64_t took_ns);
+
+/* It took `took_ns`, or, when that is not `certain`, no longer than that. */
+void admit_units_learn(struct admit_units *units, uint64_t id, uint32_t nodes, int64_t took_ns, bool certain);
 
 /* ---- admit_credit.c ---- */
 
@@ -48,7 +50,10 @@ void admit_credit_terms(struct admit_credit *credit, const struct admit_terms *t
 void admit_credit_earn(struct admit_credit *credit, uint64_t now_ns);
 void admit_credit_charge(struct admit_credit *credit, int64_t stolen_ns);
 
-/* Let credit grow to `stolen_ns` if the bucket is too small for that; 0: the bucket will do. */
+/* Is it within what may be saved up? */
+bool admit_credit_can_save(const struct admit_credit *credit, int64_t stolen_ns);
+
+/* Let credit grow to `stolen_ns` if that may be saved and the bucket is too small for it; 0: the bucket will do. */
 void admit_credit_save(struct admit_credit *credit, int64_t stolen_ns);
 
 /* How long it takes to earn that much. */

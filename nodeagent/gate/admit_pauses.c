@@ -50,8 +50,7 @@ int64_t admit_pauses_overrun(const struct admit_pauses *pauses, int64_t elapsed_
 int64_t admit_pauses_surely(const struct admit_pauses *pauses, int64_t elapsed_ns) {
   uint32_t over = count_upto(pauses, elapsed_ns);
   uint32_t longer = pauses->count - over;
-  if (longer < 8) return elapsed_ns / 16;
-  return pauses->sorted_ns[over + longer / 64] - elapsed_ns;
+  return longer < 8 ? elapsed_ns / 16 : pauses->sorted_ns[over] - elapsed_ns;
 }
 
 enum { SAMPLES = 16, PLANS = 4 };

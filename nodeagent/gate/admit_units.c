@@ -38,7 +38,7 @@ struct admit_estimate admit_units_expect(const struct admit_units *units, uint64
   return (struct admit_estimate){guess_ns, guess_ns, false};
 }
 
-void admit_units_learn(struct admit_units *units, uint64_t id, uint32_t nodes, int64_t took_ns) {
+void admit_units_learn(struct admit_units *units, uint64_t id, uint32_t nodes, int64_t took_ns, bool certain) {
   took_ns = admit_least(admit_most(took_ns, shortest_ns), ADMIT_LONGEST_NS);
   struct admit_known *known = claim(units, id);
   known->used = ++units->look_ups;
@@ -47,7 +47,7 @@ void admit_units_learn(struct admit_units *units, uint64_t id, uint32_t nodes, i
     units->novel_ns += (took_ns / admit_most(nodes, 1) - units->novel_ns) / 8;
   }
   known->observed += known->observed < UINT32_MAX;
-  known->usual_ns += (took_ns - known->usual_ns) / 8;
+  if (certain || took_ns < known->usual_ns) known->usual_ns += (took_ns - known->usual_ns) / 8;
   known->next_quick_ns = admit_least(known->next_quick_ns, took_ns);
   if (++known->window == WINDOW) {
     known->quick_ns = known->next_quick_ns;

@@ -1,0 +1,135 @@
+/* Symbol tables and relocations of loaded objects. See elf.h. */
+#include "elf.h"
+
+#include <elf.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct tables {
+  const ElfW(Sym) * symbols;
+  const char *strings;
+  const uint32_t *gnu_hash, *sysv_hash;
+  const ElfW(Rela) * rela, *plt_rela;
+  size_t rela_bytes, plt_bytes;
+};
+
+/* glibc and musl differ in whether they relocate the addresses in PT_DYNAMIC; the vdso's are never relocated. */
+static const void *place(const struct dl_phdr_info *info, ElfW(Addr) address) {
+  return (const void *)(address < info->dlpi_addr ? info->dlpi_addr + address : address);
+}
+
+static bool read_tables(const struct dl_phdr_info *info, struct tables *tables) {
+  memset(tables, 0, sizeof *tables);
+  const ElfW(Dyn) *entry = NULL;
+  for (int k = 0; k < info->dlpi_phnum; k++)
+    if (info->dlpi_phdr[k].p_type == PT_DYNAMIC)
+      entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[k].p_vaddr);
+  if (!entry) return false;
+  for (; entry->d_tag != DT_NULL; entry++) {
+    switch (entry->d_tag) {
+      case DT_SYMTAB: tables->symbols = place(info, entry->d_un.d_ptr); break;
+      case DT_STRTAB: tables->strings = place(info, entry->d_un.d_ptr); break;
+      case DT_GNU_HASH: tables->gnu_hash = place(info, entry->d_un.d_ptr); break;
+      case DT_HASH: tables->sysv_hash = place(info, entry->d_un.d_ptr); break;
+      case DT_RELA: tables->rela = place(info, entry->d_un.d_ptr); break;
+      case DT_RELASZ: tables->rela_bytes = entry->d_un.d_val; break;
+      case DT_JMPREL: tables->plt_rela = place(info, entry->d_un.d_ptr); break;
+      case DT_PLTRELSZ: tables->plt_bytes = entry->d_un.d_val; break;
+      default: break;
+    }
+  }
+  return tables->symbols && tables->strings;
+}
+
+static bool defines(const struct tables *tables, uint32_t index, const char *name) {
+  const ElfW(Sym) *symbol = &tables->symbols[index];
+  return symbol->st_shndx != SHN_UNDEF && symbol->st_value && strcmp(tables->strings + symbol->st_name, name) == 0;
+}
+
+static const ElfW(Sym) * find_by_gnu_hash(const struct tables *tables, const char *name) {
+  uint32_t hash = 5381;
+  for (const char *letter = name; *letter; letter++) hash = hash * 33 + (unsigned char)*letter;
+  const uint32_t *head = tables->gnu_hash;
+  uint32_t bucket_count = head[0], first = head[1], bloom_words = head[2];
+  const uint32_t *buckets = (const uint32_t *)((const ElfW(Addr) *)(head + 4) + bloom_words);
+  const uint32_t *chain = buckets + bucket_count;
+  if (!bucket_count) return NULL;
+  for (uint32_t index = buckets[hash % bucket_count]; index >= first; index++) {
+    uint32_t entry = chain[index - first];
+    if ((entry | 1) == (hash | 1) && defines(tables, index, name)) return &tables->symbols[index];
+    if (entry & 1) break;
+  }
+  return NULL;
+}
+
+static const ElfW(Sym) * find_by_walking(const struct tables *tables, const char *name) {
+  for (uint32_t index = 0; index < tables->sysv_hash[1]; index++)
+    if (defines(tables, index, name)) return &tables->symbols[index];
+  return NULL;
+}
+
+struct search {
+  const char *name;
+  void *found;
+};
+
+static bool is_this_library(const struct dl_phdr_info *info) {
+  ElfW(Addr) here = (ElfW(Addr))&elf_find;
+  for (int k = 0; k < info->dlpi_phnum; k++) {
+    const ElfW(Phdr) *part = &info->dlpi_phdr[k];
+    ElfW(Addr) from = info->dlpi_addr + part->p_vaddr;
+    if (part->p_type == PT_LOAD && here >= from && here < from + part->p_memsz) return true;
+  }
+  return false;
+}
+
+static int search_object(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  struct search *search = data;
+  struct tables tables;
+  if (is_this_library(info) || !read_tables(info, &tables)) return 0;
+  const ElfW(Sym) *symbol = NULL;
+  if (tables.gnu_hash) symbol = find_by_gnu_hash(&tables, search->name);
+  else if (tables.sysv_hash) symbol = find_by_walking(&tables, search->name);
+  if (!symbol) return 0;
+  search->found = (void *)(info->dlpi_addr + symbol->st_value);
+  return 1;
+}
+
+void *elf_find(const char *name) {
+  struct search search = {.name = name};
+  dl_iterate_phdr(search_object, &search);
+  return search.found;
+}
+
+#if defined(__x86_64__)
+enum { FILLED = R_X86_64_GLOB_DAT, CALLED = R_X86_64_JUMP_SLOT, STORED = R_X86_64_64 };
+#elif defined(__aarch64__)
+enum { FILLED = R_AARCH64_GLOB_DAT, CALLED = R_AARCH64_JUMP_SLOT, STORED = R_AARCH64_ABS64 };
+#endif
+
+static void visit_table(const struct dl_phdr_info *info, const struct tables *tables, const ElfW(Rela) * table,
+                        size_t bytes, elf_slot_visitor visit, void *data) {
+  for (size_t k = 0; k < bytes / sizeof *table; k++) {
+    uint64_t type = ELF64_R_TYPE(table[k].r_info);
+    if ((type != FILLED && type != CALLED && type != STORED) || table[k].r_addend) continue;
+    const ElfW(Sym) *symbol = &tables->symbols[ELF64_R_SYM(table[k].r_info)];
+    visit(tables->strings + symbol->st_name, (ElfW(Addr) *)(info->dlpi_addr + table[k].r_offset), data);
+  }
+}
+
+void elf_visit_slots(const struct dl_phdr_info *info, elf_slot_visitor visit, void *data) {
+  struct tables tables;
+  if (is_this_library(info) || !read_tables(info, &tables)) return;
+  ElfW(Addr) page = (ElfW(Addr))sysconf(_SC_PAGESIZE), from = 0, to = 0;
+  for (int k = 0; k < info->dlpi_phnum; k++) {
+    if (info->dlpi_phdr[k].p_type != PT_GNU_RELRO) continue;
+    from = (info->dlpi_addr + info->dlpi_phdr[k].p_vaddr) & ~(page - 1);
+    to = (info->dlpi_addr + info->dlpi_phdr[k].p_vaddr + info->dlpi_phdr[k].p_memsz) & ~(page - 1);
+  }
+  if (to > from && mprotect((void *)from, to - from, PROT_READ | PROT_WRITE)) return;
+  visit_table(info, &tables, tables.rela, tables.rela_bytes, visit, data);
+  visit_table(info, &tables, tables.plt_rela, tables.plt_bytes, visit, data);
+  if (to > from) mprotect((void *)from, to - from, PROT_READ);
+}
