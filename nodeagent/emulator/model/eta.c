@@ -5,6 +5,9 @@
  */
 #include "queues.h"
 
+/* Streams that wait for streams that wait: beyond this many, look again soon instead of following them. */
+enum { MOST_WAITS = 16, LOOK_AGAIN_NS = 100000 };
+
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint64_t sooner(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
@@ -45,20 +48,26 @@ static uint64_t earliest_start(const struct emu_device *device, unsigned slot) {
   }
 }
 
-uint64_t emu_earliest(const struct emu_device *device, unsigned slot, unsigned stream_slot, uint64_t until_ns) {
+/* As emu_earliest, following at most `depth` waits of streams for one another. */
+static uint64_t earliest(const struct emu_device *device, unsigned slot, unsigned stream_slot, uint64_t until_ns,
+                         unsigned depth) {
   const struct emu_queues *queues = &device->queues[slot];
   const struct emu_stream *stream = &queues->streams[stream_slot];
   uint64_t own_ns = until_ns > stream->executed_ns ? until_ns - stream->executed_ns : 0;
   uint64_t start_ns = device->head.clock_ns;
-  if (stream->head && queues->ops[stream->head - 1].kind == EMU_OP_WAIT) {
-    const struct emu_op *wait = &queues->ops[stream->head - 1];
-    unsigned on_context = (unsigned)(wait->target >> 32) - 1;
-    const struct emu_stream *on = &device->queues[on_context].streams[(unsigned)wait->target - 1];
-    if (wait->unit_ns > on->executed_ns)
-      start_ns = earliest_start(device, on_context) + wait->unit_ns - on->executed_ns;
+  const struct emu_op *head = stream->head ? &queues->ops[stream->head - 1] : NULL;
+  if (head && head->kind == EMU_OP_HOST) return 0;
+  if (head && head->kind == EMU_OP_WAIT) {
+    if (!depth) return start_ns + LOOK_AGAIN_NS;
+    start_ns = earliest(device, (unsigned)(head->target >> 32) - 1, (unsigned)head->target - 1, head->unit_ns, depth - 1);
+    if (!start_ns) return 0;
   }
   if (own_ns) start_ns = later(start_ns, earliest_start(device, slot));
   return start_ns + own_ns;
+}
+
+uint64_t emu_earliest(const struct emu_device *device, unsigned slot, unsigned stream, uint64_t until_ns) {
+  return earliest(device, slot, stream, until_ns, MOST_WAITS);
 }
 
 uint64_t emu_earliest_progress(const struct emu_device *device, unsigned slot) {

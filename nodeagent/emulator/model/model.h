@@ -55,7 +55,7 @@ void emu_host_done(struct emu_device *device, unsigned context, unsigned stream,
 bool emu_is_done(const struct emu_device *device, unsigned context, unsigned stream, uint64_t seq);
 
 /* The earliest time at which the piece that ends at `until_ns` of its stream's own work can be done, whatever is submitted
- * from now on. At or before the clock when only a host function or an ended context can tell. (eta.c) */
+ * from now on. 0 when that is for a host function to tell. (eta.c) */
 uint64_t emu_earliest(const struct emu_device *device, unsigned context, unsigned stream, uint64_t until_ns);
 
 /* The earliest time at which the context can have less queued than now, or the clock as above. (eta.c) */

@@ -58,6 +58,7 @@ static const struct emu_table tables[] = {
     {"emu_process", offsetof(struct emu_machine, processes), sizeof(struct emu_process), EMU_MAX_PROCESSES},
     {"emu_device", offsetof(struct emu_machine, devices), sizeof(struct emu_device), 0},
     {"emu_device_head", offsetof(struct emu_device, head), sizeof(struct emu_device_head), 1},
+    {"emu_undo", offsetof(struct emu_device, undo), sizeof(struct emu_undo), EMU_UNDO},
     {"emu_context", offsetof(struct emu_device, contexts), sizeof(struct emu_context), EMU_MAX_CONTEXTS},
     {"emu_span", offsetof(struct emu_device, history), sizeof(struct emu_span), EMU_HISTORY},
     {"emu_input", offsetof(struct emu_device, journal), sizeof(struct emu_input), EMU_JOURNAL},

@@ -8,10 +8,11 @@ reads what each of its contexts got and was kept waiting. What the emulation mod
 
 from pillion_node.emulator.layout import EmulatorError, library_directory
 from pillion_node.emulator.machine import Machine, MachineOptions, create, default_path, environment, remove
-from pillion_node.emulator.snapshot import ContextSnapshot, DeviceSnapshot, Input, ProcessSnapshot, Span
+from pillion_node.emulator.snapshot import ContextSnapshot, DeviceRecord, DeviceSnapshot, Input, ProcessSnapshot, Span
 
 __all__ = [
     "ContextSnapshot",
+    "DeviceRecord",
     "DeviceSnapshot",
     "EmulatorError",
     "Input",

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final
 
 from pillion_node.emulator.layout import EmulatorError, library, library_directory, tables
-from pillion_node.emulator.snapshot import DeviceSnapshot, Input, Span, read_device, read_history, read_inputs
+from pillion_node.emulator.snapshot import DeviceRecord, DeviceSnapshot, read_device, read_history, read_inputs
 
 PATH_VARIABLE: Final = "PILLION_EMULATED_GPU"
 DEFAULT_PATH: Final = Path("/dev/shm/pillion-emulated-gpu")  # noqa: S108 - where shared memory is; a name of our own
@@ -164,34 +164,35 @@ class Machine:
         loaded.emu_reap(self._address, 0)
         return int(loaded.emu_hold(self._address, gpu))
 
+    def _parts(self, device: int) -> tuple[bytes, bytes, bytes]:
+        head = self._copy(device, "emu_device_head", 0, 1)
+        contexts = self._copy(device, "emu_context", 0, tables()["emu_context"].rows)
+        return head, contexts, self._copy(self._address, "emu_process", 0, tables()["emu_process"].rows)
+
+    def _newest(self, device: int, name: str, count: int) -> bytes:
+        kept = min(count, tables()[name].rows)
+        return self._copy(device, name, count - kept, kept)
+
     def snapshot(self, gpu: int = 0) -> DeviceSnapshot:
         """One device as it is now, after taking back what dead processes left."""
         device = self._hold(gpu)
         try:
-            head = self._copy(device, "emu_device_head", 0, 1)
-            contexts = self._copy(device, "emu_context", 0, tables()["emu_context"].rows)
-            processes = self._copy(self._address, "emu_process", 0, tables()["emu_process"].rows)
+            parts = self._parts(device)
         finally:
             library().emu_release(self._address, gpu)
-        return read_device(gpu, head, contexts, processes)
+        return read_device(gpu, *parts)
 
-    def _ring(self, gpu: int, name: str, counter: str) -> bytes:
+    def record(self, gpu: int = 0) -> DeviceRecord:
+        """A snapshot with what led to it, all of one moment."""
+        word = tables()["emu_device_head"].word
         device = self._hold(gpu)
         try:
-            head = tables()["emu_device_head"]
-            count = head.word(self._copy(device, "emu_device_head", 0, 1), counter)
-            kept = min(count, tables()[name].rows)
-            return self._copy(device, name, count - kept, kept)
+            parts = self._parts(device)
+            history = self._newest(device, "emu_span", word(parts[0], "history_count"))
+            inputs = self._newest(device, "emu_input", word(parts[0], "input_count"))
         finally:
             library().emu_release(self._address, gpu)
-
-    def history(self, gpu: int = 0) -> tuple[Span, ...]:
-        """Who held the device when: the last 16,384 spans, oldest first. Idle time is what lies between."""
-        return read_history(self._ring(gpu, "emu_span", "history_count"))
-
-    def inputs(self, gpu: int = 0) -> tuple[Input, ...]:
-        """What was asked of the model: the last 65,536 inputs, oldest first."""
-        return read_inputs(self._ring(gpu, "emu_input", "input_count"))
+        return DeviceRecord(read_device(gpu, *parts), read_history(history), read_inputs(inputs))
 
     def close(self) -> None:
         """Let go of the machine's memory."""

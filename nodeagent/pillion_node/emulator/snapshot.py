@@ -134,6 +134,21 @@ class DeviceSnapshot:
     processes: tuple[ProcessSnapshot, ...]
 
 
+@dataclass(frozen=True)
+class DeviceRecord:
+    """A device, who held it when, and what was asked of it.
+
+    Attributes:
+        device: The state at one moment.
+        history: The last 16,384 spans until then, oldest first. Idle time is what lies between them.
+        inputs: The last 65,536 inputs until then, oldest first. From all of them the model's answers can be computed anew.
+    """
+
+    device: DeviceSnapshot
+    history: tuple[Span, ...]
+    inputs: tuple[Input, ...]
+
+
 def _split(name: str, rows: bytes) -> list[bytes]:
     size = tables()[name].row_bytes
     return [rows[at : at + size] for at in range(0, len(rows), size)]
