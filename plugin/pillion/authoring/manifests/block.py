@@ -70,14 +70,30 @@ def _insert(page: Page, present: list[Entry], kept: list[Entry], lines: list[str
 def _remove(page: Page, entry: Entry, present: list[Entry], kept: list[Entry]) -> None:
     if _begins_line(page.text, present[0]) or any(other.start < entry.start for other in kept):
         line_start = page.text.rfind("\n", 0, entry.start) + 1
-        # The blank lines that trail a block scalar are its own; left behind they might become another's.
-        is_block_scalar = isinstance(entry.node, yaml.ScalarNode) and entry.node.style in ("|", ">")
-        own_end = entry.node.end_mark.index - 1 if is_block_scalar and not entry.is_alias else entry.value_end
-        newline = page.text.find("\n", own_end)
-        page.replace(line_start, newline + 1 if newline >= 0 else len(page.text), "")
+        page.replace(line_start, _behind(page.text, entry, entry.start - line_start), "")
     elif entry is present[0]:
         # It follows the dash of a list's item: the first entry that is kept moves up.
         page.replace(entry.start, kept[0].start if kept else present[-1].value_end, "")
+
+
+def _behind(text: str, entry: Entry, column: int) -> int:
+    """Return where the line begins that follows an entry and the comments that are indented as its own.
+
+    The blank lines that trail a block scalar are its own too. Left behind, either might become part of another's.
+    """
+    is_block_scalar = isinstance(entry.node, yaml.ScalarNode) and entry.node.style in ("|", ">")
+    own_end = entry.node.end_mark.index - 1 if is_block_scalar and not entry.is_alias else entry.value_end
+    newline = text.find("\n", own_end)
+    end = start = newline + 1 if newline >= 0 else len(text)
+    while start < len(text):
+        newline = text.find("\n", start)
+        line = text[start : newline + 1 if newline >= 0 else len(text)]
+        comment = line.lstrip()
+        if comment and not (comment.startswith("#") and len(line) - len(comment) > column):
+            break
+        start += len(line)
+        end = start if comment else end
+    return end
 
 
 def _begins_line(text: str, entry: Entry) -> bool:

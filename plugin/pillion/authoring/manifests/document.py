@@ -7,7 +7,6 @@ that are kept here, so that everything untouched keeps its bytes. libyaml's pars
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,32 +17,17 @@ import yaml
 from yaml._yaml import CParser
 
 from pillion.authoring.findings import Finding, ManifestError, Position
+from pillion.authoring.manifests.values import RefusedError, data_of, is_merge, is_null
 from pillion.policy import Problem, echo
 
 MAX_FILE_BYTES = 50 << 20
-# A value reached through aliases counts each time it is reached. A YAML bomb passes this at once, no manifest does.
-MAX_EXPANDED_NODES = 2_000_000
-# Far above what any kind needs, and far below what a recursive reader can follow.
-MAX_DEPTH = 100
-
 Key = str | int
 Path_ = tuple[Key, ...]
 Node = yaml.nodes.Node
 Collection = yaml.nodes.CollectionNode
 
-# What a plain scalar means to the Go parsers behind kubectl and Argo: a number, a boolean or null where it looks like
-# one under YAML 1.1 or 1.2, else text.
-_INTEGER = re.compile(r"[-+]?(0b[01]+|0o[0-7]+|0x[0-9a-fA-F]+|[0-9][0-9_]*)", re.ASCII)
-_FLOAT = re.compile(
-    r"[-+]?([0-9][0-9_]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
-)
-_MAX_NUMBER = 400  # characters; longer digit strings are nobody's number, and Python refuses to convert them
-_TRUE = frozenset({"true", "True", "TRUE"})
-_FALSE = frozenset({"false", "False", "FALSE"})
-_NULL = frozenset({"", "~", "null", "Null", "NULL"})
 
-
-# The C parser builds the node tree and calls these by position; resolving tags is left to `_scalar`.
+# The C parser builds the node tree and calls these by position; tags are resolved in `values`.
 class _Composer(CParser):
     def resolve(self, _kind: type, _value: object, _implicit: object) -> str:
         return ""
@@ -118,7 +102,7 @@ def child(node: Node | None, key: Key) -> Node | None:
             found: Node = own[-1]
             return found
         for name, value in node.value:
-            if _is_merge(name):
+            if is_merge(name):
                 for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                     below = child(merged, key)
                     if below is not None:
@@ -134,10 +118,6 @@ def _key_node(node: Node, key: Key) -> Node | None:
         names = [name for name, _ in node.value if isinstance(name, yaml.ScalarNode) and name.value == key]
         return names[-1] if names else None
     return None
-
-
-def _is_merge(name: Node) -> bool:
-    return isinstance(name, yaml.ScalarNode) and name.value == "<<" and not name.style
 
 
 def read_text(path: Path) -> str:
@@ -214,8 +194,7 @@ def _compose(text: str, file: str) -> Iterator[Node]:
         composer = _Composer(text)
         while composer.check_node():
             node = composer.get_node()
-            empty = isinstance(node, yaml.ScalarNode) and not node.style and node.value in _NULL
-            if node is not None and not empty:
+            if node is not None and not is_null(node):
                 yield node
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -245,105 +224,12 @@ def _document(node: Node, file: str, start: int) -> Document:
             "not-a-mapping", f"the document is {given}", "a manifest is a mapping with kind and apiVersion"
         )
         raise ManifestError([Finding(file, position_of(node), problem)])
-    converter = _Converter(file)
-    data = converter.value(node)
-    if converter.expanded(node) > MAX_EXPANDED_NODES:
-        problem = Problem(
-            "yaml-bomb", f"aliases expand this document to over {MAX_EXPANDED_NODES} values",
-            "aliases may repeat a value, not multiply it", "write the values out",
-        )  # fmt: skip
-        raise ManifestError([Finding(file, position_of(node), problem)])
-    return Document(file, node, data, start, node.end_mark.index, tuple(converter.problems))
-
-
-class _Converter:
-    """Node tree to plain data; one node reached through several aliases becomes one object."""
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self._made: dict[int, Any] = {}
-        self._sizes: dict[int, int] = {}
-        self._heights: dict[int, int] = {}
-        self.problems: list[Finding] = []
-
-    def value(self, node: Node, depth: int = 0) -> Any:
-        if isinstance(node, yaml.ScalarNode):
-            return _scalar(node)
-        known = id(node) in self._made
-        if depth + self._height(node) > MAX_DEPTH:
-            through = ", counting through aliases" if known else ""
-            problem = Problem(
-                "nested-too-deep", f"values nest over {MAX_DEPTH} deep here{through}",
-                f"they nest up to {MAX_DEPTH} deep; no kind needs a fifth of that",
-            )  # fmt: skip
-            raise ManifestError([Finding(self._file, position_of(node), problem)])
-        if known:
-            return self._made[id(node)]
-        if isinstance(node, yaml.SequenceNode):
-            items: list[Any] = []
-            self._made[id(node)] = items
-            self._sizes[id(node)] = MAX_EXPANDED_NODES + 1  # until it is known; a node inside itself has no end
-            items.extend(self.value(item, depth + 1) for item in node.value)
-            self._sizes[id(node)] = 1 + sum(map(self.expanded, node.value))
-            self._heights[id(node)] = 1 + max(map(self._height, node.value), default=0)
-            return items
-        return self._mapping(node, depth)
-
-    def _mapping(self, node: Node, depth: int) -> dict[str, Any]:
-        own: dict[str, Any] = {}
-        self._made[id(node)] = own
-        self._sizes[id(node)] = MAX_EXPANDED_NODES + 1
-        merged: dict[str, Any] = {}
-        size = 1
-        for name, value_node in node.value:
-            value = self.value(value_node, depth + 1)
-            size += 1 + self.expanded(value_node)
-            if _is_merge(name):
-                for part in value if isinstance(value, list) else [value]:
-                    merged = {**part, **merged} if isinstance(part, dict) else merged
-                continue
-            if not isinstance(name, yaml.ScalarNode):
-                problem = Problem("key-not-text", "a mapping's key is not text", "keys are text")
-                self.problems.append(Finding(self._file, position_of(name), problem))
-                continue
-            if name.value in own:
-                problem = Problem(
-                    "duplicate-key", f"the key {echo(name.value)} stands twice in one mapping",
-                    "each key once; the API server refuses it, other tools take the last", "remove one",
-                )  # fmt: skip
-                self.problems.append(Finding(self._file, position_of(name), problem))
-            own[name.value] = value
-        for key, value in merged.items():
-            own.setdefault(key, value)
-        self._sizes[id(node)] = size
-        self._heights[id(node)] = 1 + max((self._height(below) for _, below in node.value), default=0)
-        return own
-
-    def _height(self, node: Node) -> int:
-        return self._heights.get(id(node), 0)
-
-    def expanded(self, node: Node) -> int:
-        """Return how many values the node stands for once aliases are written out."""
-        return min(self._sizes.get(id(node), 1), MAX_EXPANDED_NODES + 1)
-
-
-def _scalar(node: yaml.nodes.ScalarNode) -> str | int | float | bool | None:
-    text: str = node.value
-    if node.style or node.tag == "tag:yaml.org,2002:str":
-        return text
-    if text in _NULL:
-        return None
-    if text in _TRUE or text in _FALSE:
-        return text in _TRUE
-    digits = text.replace("_", "")
-    if len(text) <= _MAX_NUMBER and _INTEGER.fullmatch(text):
-        sign, body = (-1, digits[1:]) if digits[0] == "-" else (1, digits.lstrip("+"))
-        octal = len(body) > 1 and body[0] == "0" and body.isdigit()
-        return sign * (int(body, 8) if octal and not set(body) & set("89") else int(body, 0 if not octal else 10))
-    if len(text) <= _MAX_NUMBER and _FLOAT.fullmatch(text):
-        return float(digits.replace(".inf", "inf").replace(".Inf", "inf").replace(".INF", "inf").replace(".nan", "nan")
-                     .replace(".NaN", "nan").replace(".NAN", "nan"))  # fmt: skip
-    return text
+    try:
+        data, problems = data_of(node)
+    except RefusedError as refused:
+        raise ManifestError([Finding(file, position_of(refused.node), refused.problem)]) from None
+    findings = tuple(Finding(file, position_of(place), problem) for place, problem in problems)
+    return Document(file, node, data, start, node.end_mark.index, findings)
 
 
 def walk(data: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:

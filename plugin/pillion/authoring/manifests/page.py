@@ -49,13 +49,16 @@ class Page:
         self.line_break = line_break(text)
         self.unit = indent_unit(document.node)
         self.edits: list[Edit] = []
-        self.shared: Node | None = None
-        self._uses = _uses(document.node)
+        self._entered: list[Node] = []
 
     def enter(self, node: Node) -> None:
         """Take note that something is changed inside `node`, which other places may share."""
-        if self._uses[id(node)] > 1 and self.shared is None:
-            self.shared = node
+        self._entered.append(node)
+
+    def shared(self) -> Node | None:
+        """Return the outermost node among those entered that other places share through an anchor."""
+        uses = _uses(self.document.node)
+        return next((node for node in self._entered if uses[id(node)] > 1), None)
 
     def sort(self, node: Node, entries: list[Entry], changes: Changes, data: Any) -> Work:
         """Sort the changes of one collection, whose value is `data`.
@@ -79,7 +82,7 @@ class Page:
                 )
             if entry is None:
                 found.added.append((name, changed(value, change)))
-            elif not same(changed(data[name], change), data[name]):
+            elif not (isinstance(change, Put) and same(change.value, data[name])):
                 found.altered.append((entry, change, data[name]))
         return found
 
@@ -120,11 +123,15 @@ class Page:
 
 def same(left: Any, right: Any) -> bool:
     """Whether two values are the same as YAML has it: 1 is neither true nor 1.0, and nan is nan."""
-    if isinstance(left, dict) and isinstance(right, dict):
+    if left is right:
+        return True
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
         return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
-    if isinstance(left, list) and isinstance(right, list):
+    if isinstance(left, list):
         return len(left) == len(right) and all(map(same, left, right))
-    return type(left) is type(right) and (left == right or left != left)  # noqa: PLR0124 - NaN
+    return bool(left == right or left != left)  # noqa: PLR0124 - NaN
 
 
 def _uses(root: Node) -> Counter[int]:

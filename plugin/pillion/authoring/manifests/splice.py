@@ -66,9 +66,10 @@ def _says(page: Page, expected: object) -> bool:
 
 
 def _refusal(page: Page) -> ManifestError:
-    if page.shared is not None:
+    shared = page.shared()
+    if shared is not None:
         return page.refused(
-            page.shared, "shared-anchor", "this value is also used elsewhere in the document, through its anchor",
+            shared, "shared-anchor", "this value is also used elsewhere in the document, through its anchor",
             "a policy changes one step only", "write the value out where it is used, then compile again",
         )  # fmt: skip
     return page.refused(
