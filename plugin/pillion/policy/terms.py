@@ -38,8 +38,11 @@ class Terms(NamedTuple):
 
     @property
     def preemptible(self) -> bool:
-        """Whether the step may lose its pod to a higher tier, so that it needs retries (suspend may end in evict)."""
-        return self.on_preempt in (OnPreempt.SUSPEND, OnPreempt.EVICT)
+        """Whether the step may lose its pod to a higher tier, so that it needs retries.
+
+        Suspend may end in evict, and what is known only at run time may be either.
+        """
+        return isinstance(self.on_preempt, Parameter) or self.on_preempt in (OnPreempt.SUSPEND, OnPreempt.EVICT)
 
 
 class Policy(NamedTuple):
