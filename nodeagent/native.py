@@ -1,8 +1,9 @@
 """Compiles the emulated GPU's libraries. Used by the package build (hatch_build.py); also a command for working on them.
 
-The compiler is Zig's, from its wheel, aimed at glibc 2.17; the headers are NVIDIA's, from theirs. `PILLION_SANITIZE` set to
-`address` or `undefined` builds with the machine's own `cc` and that sanitizer instead: the compiler's wheel has no runtime
-for them.
+The compiler is Zig's, from its wheel, aimed at glibc 2.17; the headers are NVIDIA's, from theirs. With PILLION_SANITIZE set
+to `address` or `undefined` it is the machine's own `cc` with that sanitizer, as the compiler's wheel has no runtime for it.
+
+    python native.py [FOLDER]
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -22,26 +25,34 @@ HERE = Path(__file__).resolve().parent
 EMULATOR = HERE / "emulator"
 OUTPUT = HERE / "pillion_node" / "lib" / "emulated"
 MACHINES = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
-COMMON = (
-    "-std=c11",
-    "-D_GNU_SOURCE",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-fPIC",
-    "-g0",
-    "-D__CUDA_API_PUSH_VISIBILITY_DEFAULT",
+SANITIZERS = ("address", "undefined")
+COMMON = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fPIC", "-D__CUDA_API_PUSH_VISIBILITY_DEFAULT")
+
+
+@dataclass(frozen=True)
+class Library:
+    """One library: the folders of its sources, the generated sources, and whether it shows all of its symbols."""
+
+    name: str
+    folders: tuple[str, ...]
+    generated: tuple[str, ...] = ()
+    shows_all: bool = False
+
+    def sources(self, generated: Path) -> Iterator[Path]:
+        """Every source, in an order that does not depend on the file system."""
+        for folder in self.folders:
+            yield from sorted((EMULATOR / folder).glob("*.c"))
+        for name in self.generated:
+            yield generated / name
+
+
+LIBRARIES = (
+    Library(
+        "libcuda.so.1", ("model", "machine", "driver"), ("not_modelled.c", "per_thread.c", "symbols.c", "errors.c")
+    ),
+    Library("libnvidia-ml.so.1", ("model", "machine", "nvml"), ("nvml_not_modelled.c",)),
+    Library("libpillion-emulator.so", ("model", "machine", "tool"), shows_all=True),
 )
-LIBRARIES = {
-    "libcuda.so.1": ("model", "machine", "driver"),
-    "libnvidia-ml.so.1": ("model", "machine", "nvml"),
-    "libpillion-emulator.so": ("model", "machine", "tool"),
-}
-GENERATED = {
-    "libcuda.so.1": ("not_modelled.c", "per_thread.c", "symbols.c", "errors.c"),
-    "libnvidia-ml.so.1": ("nvml_not_modelled.c",),
-    "libpillion-emulator.so": (),
-}
 
 
 def _header(distribution: str, name: str) -> Path:
@@ -73,74 +84,73 @@ def _generate(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
-def _compiler(machine: str, sanitizer: str) -> list[str]:
+def _compiler(machine: str, sanitizer: str) -> tuple[list[str], list[str]]:
+    """The command that compiles and links, and what linking needs besides."""
     if sanitizer:
-        frame = ["-O1", "-fno-omit-frame-pointer", f"-fsanitize={sanitizer}"]
-        return ["cc", *frame, *(["-fno-sanitize-recover=all"] if sanitizer == "undefined" else [])]
-    return [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-gnu.2.17", "-O2", "-fno-sanitize=all"]
+        if sanitizer not in SANITIZERS:
+            raise ValueError(f"PILLION_SANITIZE={sanitizer} is not one of {', '.join(SANITIZERS)}")
+        return ["cc", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"], []
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-gnu.2.17"]
+    return [*zig, "-O2", "-g0", "-fno-sanitize=all"], ["-Wl,-z,defs", "-s"]
 
 
-def compile_libraries(output: Path = OUTPUT, *, machine: str | None = None, sanitizer: str | None = None) -> list[Path]:
-    """Build the three libraries into `output`.
+def compile_libraries(
+    output: Path = OUTPUT, *, machine: str | None = None, sanitizer: str | None = None
+) -> list[Path]:
+    """Build the libraries into a folder.
 
     Args:
-        output: The folder to put them in; made if need be.
+        output: The folder; made if need be.
         machine: The machine to build for, as `platform.machine()` names it; this one if not given.
-        sanitizer: `address` or `undefined`; PILLION_SANITIZE if not given.
+        sanitizer: `address` or `undefined`, or empty for none; PILLION_SANITIZE if not given.
 
     Returns:
         The paths of the libraries.
 
     Raises:
+        ValueError: No such sanitizer.
         subprocess.CalledProcessError: The compiler refused; its words are on standard error.
     """
-    target = MACHINES[machine or platform.machine()]
-    command = _compiler(target, os.environ.get("PILLION_SANITIZE", "") if sanitizer is None else sanitizer)
-    headers = {_header("nvidia-cuda-runtime", "cuda.h").parent, _header("nvidia-nvml-dev", "nvml.h").parent}
+    wanted = os.environ.get("PILLION_SANITIZE", "") if sanitizer is None else sanitizer
+    command, linking = _compiler(MACHINES[machine or platform.machine()], wanted)
+    headers = sorted({_header("nvidia-cuda-runtime", "cuda.h").parent, _header("nvidia-nvml-dev", "nvml.h").parent})
+    include = [f"-I{EMULATOR}", *(f"-isystem{header}" for header in headers)]
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         _generate(work)
-        include = [f"-I{EMULATOR}", *(f"-isystem{header}" for header in sorted(headers))]
 
-        def build(source: Path, *flags: str) -> Path:
-            made = work / f"{source.parent.name}-{source.stem}{''.join(flags)}.o"
-            subprocess.run([*command, *COMMON, *flags, *include, "-c", str(source), "-o", str(made)], check=True)
-            return made
+        def build(job: tuple[Path, str]) -> str:
+            source, visibility = job
+            made = work / f"{source.parent.name}-{source.stem}-{visibility}.o"
+            flags = [*COMMON, f"-fvisibility={visibility}", *include]
+            subprocess.run([*command, *flags, "-c", str(source), "-o", str(made)], check=True)  # noqa: S603
+            return str(made)
 
-        jobs: list[tuple[Path, str]] = []
-        for library, folders in LIBRARIES.items():
-            # The tool's library is there for its symbols; the others show only what NVIDIA's do.
-            visibility = "-fvisibility=default" if library == "libpillion-emulator.so" else "-fvisibility=hidden"
-            sources = [source for name in folders for source in sorted((EMULATOR / name).glob("*.c"))]
-            jobs += [(source, visibility) for source in [*sources, *(work / name for name in GENERATED[library])]]
-        unique = list(dict.fromkeys(jobs))
+        jobs = {
+            library: [(source, "default" if library.shows_all else "hidden") for source in library.sources(work)]
+            for library in LIBRARIES
+        }
+        each = list(dict.fromkeys(job for needed in jobs.values() for job in needed))
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            objects = dict(zip(unique, pool.map(lambda job: build(*job), unique), strict=True))
-        made = []
-        for library, folders in LIBRARIES.items():
-            visibility = "-fvisibility=default" if library == "libpillion-emulator.so" else "-fvisibility=hidden"
-            sources = [source for name in folders for source in sorted((EMULATOR / name).glob("*.c"))]
-            parts = [
-                str(objects[source, visibility]) for source in [*sources, *(work / name for name in GENERATED[library])]
-            ]
-            fresh = work / library
-            link = ["-shared", f"-Wl,-soname,{library}", "-Wl,-z,defs", "-Wl,-z,now", "-lpthread"]
-            subprocess.run([*command, *parts, *(link if "-O2" in command else [x for x in link if x != "-Wl,-z,defs"]),
-                            "-o", str(fresh)], check=True)  # fmt: skip
-            made.append(_replace(fresh, output / library))
-    return made
+            objects = dict(zip(each, pool.map(build, each), strict=True))
+        for library, needed in jobs.items():
+            parts = [objects[job] for job in needed]
+            link = ["-shared", f"-Wl,-soname,{library.name}", "-Wl,-z,now", *linking, "-lpthread"]
+            made = work / library.name
+            subprocess.run([*command, *parts, *link, "-o", str(made)], check=True)  # noqa: S603
+            _put_in_place(made, output / library.name)
+    return [output / library.name for library in LIBRARIES]
 
 
-def _replace(fresh: Path, library: Path) -> Path:
-    """Put a library in place by renaming, so that a process that has the old one mapped keeps it whole."""
+def _put_in_place(fresh: Path, library: Path) -> None:
+    """By renaming, so that a process that has the old one mapped keeps it whole."""
     arriving = library.with_name(f".{library.name}.new")
     arriving.write_bytes(fresh.read_bytes())
     arriving.chmod(0o755)
     arriving.replace(library)
-    return library
 
 
 if __name__ == "__main__":
     for path in compile_libraries(Path(sys.argv[1]) if len(sys.argv) > 1 else OUTPUT):
-        print(path)  # noqa: T201
+        sys.stdout.write(f"{path}\n")

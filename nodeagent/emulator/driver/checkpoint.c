@@ -70,7 +70,7 @@ CUresult CUDAAPI cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *argument
       return CUDA_ERROR_NOT_READY;
     }
     emu_sleep(emu_driver.machine, where, epoch, look_ns < until_ns ? look_ns : until_ns);
-    emu_reap(emu_driver.machine, 5000000);
+    emu_reap(emu_driver.machine, 10000000);
     if (process->state != EMU_PROCESS_LIVE || process->pid != (uint64_t)pid) return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;

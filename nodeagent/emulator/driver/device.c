@@ -4,6 +4,8 @@
 
 #include "driver.h"
 
+_Static_assert(CUDA_VERSION == EMU_CUDA_VERSION, "layout.h says what the headers say");
+
 enum { MULTIPROCESSORS = 108 };
 
 static struct emu_device_head *head_of(CUdevice device) {
@@ -18,7 +20,7 @@ static struct emu_device_head *head_of(CUdevice device) {
 
 CUresult CUDAAPI cuDriverGetVersion(int *version) {
   if (!version) return CUDA_ERROR_INVALID_VALUE;
-  *version = emu_driver.state == EMU_READY ? (int)emu_driver.machine->head.driver_version : CUDA_VERSION;
+  *version = CUDA_VERSION;
   return CUDA_SUCCESS;
 }
 

@@ -139,6 +139,10 @@ CUresult emu_wait(CUcontext context, unsigned stream, uint64_t seq, uint64_t unt
 bool emu_done(CUcontext context, unsigned stream, uint64_t seq);
 CUresult emu_wait_stream(CUstream stream);
 
+/* ---- event.c ---- */
+/* Record an event behind what a stream has queued. Inside emu_begin and emu_end. */
+void emu_append_record(CUstream stream, struct emu_device *device, CUevent event);
+
 /* ---- host.c ---- */
 /* Run `function` in stream order, on this process's callback thread. `owned`: freed with free() afterwards. */
 typedef void (*emu_host_function)(void *data);

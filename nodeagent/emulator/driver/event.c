@@ -38,7 +38,9 @@ CUresult CUDAAPI cuEventDestroy(CUevent event) {
   CUcontext context = event->context;
   if (event->slot >= 0 && context->magic == EMU_CONTEXT) {
     struct emu_device *device = emu_hold(emu_driver.machine, context->device);
-    emu_event_close(device, context->slot, (unsigned)event->slot);
+    /* A mark that is still queued will write to the slot: such a slot is not used again while the context lives. */
+    if (!event->recorded || emu_is_done(device, context->slot, event->stream, event->seq))
+      emu_event_close(device, context->slot, (unsigned)event->slot);
     emu_release(emu_driver.machine, context->device);
   }
   emu_set_clear(&event->tail);
@@ -46,6 +48,16 @@ CUresult CUDAAPI cuEventDestroy(CUevent event) {
   emu_unlock();
   free(event);
   return CUDA_SUCCESS;
+}
+
+void emu_append_record(CUstream stream, struct emu_device *device, CUevent event) {
+  unsigned context = stream->context->slot;
+  if (event->slot >= 0) emu_submit_mark(device, context, stream->slot, (unsigned)event->slot);
+  event->recorded = true;
+  event->capture = NULL;
+  event->stream = stream->slot;
+  event->seq = device->queues[context].streams[stream->slot].submitted_seq;
+  event->until_ns = device->queues[context].streams[stream->slot].submitted_ns;
 }
 
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
@@ -60,15 +72,8 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
   struct emu_device *device;
   result = emu_begin(stream, 1, 0, &device);
   if (result != CUDA_SUCCESS) return result;
-  if (event->slot >= 0) emu_submit_mark(device, stream->context->slot, stream->slot, (unsigned)event->slot);
+  emu_append_record(stream, device, event);
   emu_end(stream, device);
-  emu_lock();
-  event->recorded = true;
-  event->capture = NULL;
-  event->stream = stream->slot;
-  event->seq = stream->last_seq;
-  event->until_ns = stream->last_until_ns;
-  emu_unlock();
   return CUDA_SUCCESS;
 }
 

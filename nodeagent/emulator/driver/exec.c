@@ -150,11 +150,7 @@ static CUresult submit_other(CUstream stream, struct emu_device *device, struct 
       return task->move.width ? emu_append_move(stream, device, &task->move, launches) : CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_HOST: return emu_append_host(stream, device, task->host.fn, task->host.userData);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      if (event->slot >= 0) emu_submit_mark(device, context->slot, stream->slot, (unsigned)event->slot);
-      event->recorded = true;
-      event->stream = stream->slot;
-      event->seq = device->queues[context->slot].streams[stream->slot].submitted_seq;
-      event->until_ns = device->queues[context->slot].streams[stream->slot].submitted_ns;
+      emu_append_record(stream, device, event);
       return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
       if (event->context->device != context->device) return emu_not_modelled("a graph that waits for another device");

@@ -275,7 +275,7 @@ CUresult CUDAAPI cuMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
   CUcontext context;
   CUresult result = emu_current(&context);
   if (result != CUDA_SUCCESS) return result;
-  emu_reap(emu_driver.machine, 5000000);
+  emu_reap(emu_driver.machine, 10000000);
   struct emu_device *device = emu_hold(emu_driver.machine, context->device);
   if (free_bytes) *free_bytes = device->head.memory_bytes - device->head.memory_used;
   if (total_bytes) *total_bytes = device->head.memory_bytes;

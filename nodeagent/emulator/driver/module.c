@@ -309,6 +309,28 @@ CUresult CUDAAPI cuKernelGetAttribute(int *value, CUfunction_attribute attribute
   return result == CUDA_SUCCESS ? emu_check_device(device) : result;
 }
 
+/* Shared memory, carve-outs and cache preferences change nothing about how long a kernel takes here. */
+CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
+  EMU_WITH_KERNEL(handle, (unsigned)attribute < CU_FUNC_ATTRIBUTE_MAX);
+  (void)value;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle, CUdevice device) {
+  CUresult result = cuFuncSetAttribute((CUfunction)handle, attribute, value);
+  return result == CUDA_SUCCESS ? emu_check_device(device) : result;
+}
+
+CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
+  EMU_WITH_KERNEL(handle, (unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice device) {
+  CUresult result = cuFuncSetCacheConfig((CUfunction)handle, config);
+  return result == CUDA_SUCCESS ? emu_check_device(device) : result;
+}
+
 CUresult CUDAAPI cuFuncLoad(CUfunction handle) {
   EMU_WITH_KERNEL(handle, true);
   return CUDA_SUCCESS;

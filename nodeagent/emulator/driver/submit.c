@@ -3,7 +3,7 @@
 #include "graph.h"
 
 /* How long a sleeper may go without looking whether someone it waits for has died. */
-enum { LOOK_EVERY_NS = 5000000 };
+enum { LOOK_EVERY_NS = 10000000 };
 
 /* The pieces that a stream must wait for before its next one: the default stream's implicit order. */
 static void keep_default_order(CUstream stream, struct emu_device *device) {

@@ -52,7 +52,7 @@ static int fill_machine(struct emu_machine *machine, const struct emu_options *o
   machine->head.version = EMU_LAYOUT_VERSION;
   machine->head.file_bytes = machine_bytes(options->devices);
   machine->head.device_count = options->devices;
-  machine->head.driver_version = options->driver_version;
+  machine->head.driver_version = EMU_CUDA_VERSION;
   machine->head.created_ns = emu_now();
   write_text(machine->head.driver_name, options->driver_name);
   machine->head.magic = EMU_MAGIC;

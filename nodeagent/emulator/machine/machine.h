@@ -13,7 +13,7 @@
 /* What `create` decides for every device of a machine. */
 struct emu_options {
   uint64_t devices, memory_bytes, context_bytes, slice_ns, switch_ns, queue_depth, host_bytes_per_us, device_bytes_per_us,
-      default_kernel_ns, driver_version;
+      default_kernel_ns;
   const char *name, *driver_name;
 };
 
@@ -44,7 +44,8 @@ int emu_process_enter(struct emu_machine *machine);
 void emu_process_leave(struct emu_machine *machine, unsigned process);
 /* The live process with this id; -1 if none. */
 int emu_process_find(struct emu_machine *machine, uint64_t pid);
-/* Take back what processes that are dead have left, looking at most once in `interval_ns`. */
+/* Take back what dead processes have left. With an interval, at most one process of the machine looks in that time, and
+ * zombies are seen within 0.1 s; with 0, look now and thoroughly. */
 void emu_reap(struct emu_machine *machine, uint64_t interval_ns);
 
 #endif

@@ -1,6 +1,7 @@
 /* Who takes part in the emulated machine, and taking back what the dead have left. See machine.h. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,8 @@
 
 #include "machine.h"
 #include "model/undo.h"
+
+enum { EXAMINE_EVERY_NS = 100000000 };
 
 /* When the process started, in the kernel's ticks since boot: with the id it names a process for good. 0: it is dead. */
 static uint64_t start_of(uint64_t pid) {
@@ -87,17 +90,29 @@ int emu_process_find(struct emu_machine *machine, uint64_t pid) {
   return -1;
 }
 
+/* True if enough time has passed since the last look, by whichever process; then this is the next one. */
+static bool is_due(uint64_t *last_ns, uint64_t now_ns, uint64_t interval_ns) {
+  uint64_t last = __atomic_load_n(last_ns, __ATOMIC_RELAXED);
+  if (interval_ns && now_ns < last + interval_ns) return false;
+  __atomic_store_n(last_ns, now_ns, __ATOMIC_RELAXED);
+  return true;
+}
+
+static bool is_dead(const struct emu_process *process, bool examine) {
+  if (kill((pid_t)process->pid, 0) != 0 && errno == ESRCH) return true;
+  if (!examine) return false;
+  uint64_t started = start_of(process->pid); /* a zombie, or someone else with the same id? */
+  return started != EMU_NEVER && started != process->started;
+}
+
 void emu_reap(struct emu_machine *machine, uint64_t interval_ns) {
-  static uint64_t looked_ns;
   uint64_t now_ns = emu_now();
-  if (now_ns - __atomic_load_n(&looked_ns, __ATOMIC_RELAXED) < interval_ns) return;
-  __atomic_store_n(&looked_ns, now_ns, __ATOMIC_RELAXED);
+  if (!is_due(&machine->watch.looked_ns, now_ns, interval_ns)) return;
+  bool examine = is_due(&machine->watch.examined_ns, now_ns, interval_ns ? EXAMINE_EVERY_NS : 0);
   hold_processes(machine);
   for (unsigned slot = 0; slot < EMU_MAX_PROCESSES; slot++) {
     struct emu_process *process = &machine->processes[slot];
-    if (process->state != EMU_PROCESS_LIVE) continue;
-    uint64_t started = start_of(process->pid);
-    if (started != EMU_NEVER && started != process->started) take_back(machine, slot);
+    if (process->state == EMU_PROCESS_LIVE && is_dead(process, examine)) take_back(machine, slot);
   }
   release_processes(machine);
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define EMU_LAYOUT_VERSION 1
+#define EMU_CUDA_VERSION 13050 /* what the driver says it is: that of the headers it is built with */
 #define EMU_MAGIC 0x554d456e6f696c50ULL /* "PlionEMU" */
 
 enum {
@@ -134,9 +135,16 @@ struct emu_lock {
   _Alignas(64) uint32_t epoch;
 };
 
+/* When someone last looked whether all processes are alive, by their ids alone and by all that is known of them. */
+struct emu_watch {
+  _Alignas(64) uint64_t looked_ns;
+  uint64_t examined_ns;
+};
+
 struct emu_machine {
   struct emu_machine_head head;
   struct emu_lock process_lock;
+  struct emu_watch watch;
   struct emu_lock device_locks[EMU_MAX_DEVICES];
   struct emu_process processes[EMU_MAX_PROCESSES];
   _Alignas(4096) struct emu_device devices[]; /* head.device_count of them */

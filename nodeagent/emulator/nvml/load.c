@@ -38,7 +38,7 @@ nvmlReturn_t DECLDIR nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t handle
   struct emu_device *device = emu_nvml_device(handle, &index);
   if (!device || !count || (*count && !list)) return NVML_ERROR_INVALID_ARGUMENT;
   room = *count;
-  emu_reap(machine, 5000000);
+  emu_reap(machine, 10000000);
   emu_hold(machine, index);
   for (unsigned slot = 0; slot < EMU_MAX_PROCESSES; slot++) {
     if (machine->processes[slot].state != EMU_PROCESS_LIVE) continue;

@@ -61,7 +61,7 @@ nvmlReturn_t DECLDIR nvmlSystemGetDriverVersion(char *version, unsigned int room
 
 nvmlReturn_t DECLDIR nvmlSystemGetNVMLVersion(char *version, unsigned int room) {
   EMU_WITH_NVML(version);
-  char text[96];
+  char text[128];
   snprintf(text, sizeof text, "13.%s", (const char *)machine->head.driver_name);
   return put_text(version, room, text);
 }
@@ -107,8 +107,6 @@ static void write_uuid(const struct emu_device *device, char text[48]) {
     end += sprintf(end, "%02x", uuid[byte]);
   }
 }
-
-static void write_bus_id(unsigned index, char text[32]) { snprintf(text, 32, "00000000:%02X:00.0", index + 1); }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *handle) {
   EMU_WITH_NVML(uuid && handle);
@@ -158,11 +156,9 @@ nvmlReturn_t DECLDIR nvmlDeviceGetUUID(nvmlDevice_t handle, char *uuid, unsigned
 
 nvmlReturn_t DECLDIR nvmlDeviceGetPciInfo_v3(nvmlDevice_t handle, nvmlPciInfo_t *info) {
   EMU_WITH_HANDLE(handle, info);
-  char text[32];
-  write_bus_id(index, text);
   memset(info, 0, sizeof *info);
-  snprintf(info->busId, sizeof info->busId, "%s", text);
-  snprintf(info->busIdLegacy, sizeof info->busIdLegacy, "%s", text + 4);
+  snprintf(info->busId, sizeof info->busId, "00000000:%02X:00.0", index + 1);
+  snprintf(info->busIdLegacy, sizeof info->busIdLegacy, "0000:%02X:00.0", (index + 1) & 0xff);
   info->bus = index + 1;
   return NVML_SUCCESS;
 }
@@ -188,7 +184,7 @@ nvmlReturn_t DECLDIR nvmlDeviceGetComputeMode(nvmlDevice_t handle, nvmlComputeMo
 
 nvmlReturn_t DECLDIR nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t *memory) {
   EMU_WITH_HANDLE(handle, memory);
-  emu_reap(machine, 5000000);
+  emu_reap(machine, 10000000);
   emu_hold(machine, index);
   memory->total = device->head.memory_bytes;
   memory->used = device->head.memory_used;

@@ -34,7 +34,6 @@ class MachineOptions:
         host_bytes_per_us: Speed of copies between host and device.
         device_bytes_per_us: Speed of copies and sets on the device.
         default_kernel_ns: A kernel whose name, image and file say nothing takes this long.
-        cuda_version: As cuDriverGetVersion tells it: 1000 x major + 10 x minor.
         driver_name: NVML's driver version.
     """
 
@@ -48,14 +47,13 @@ class MachineOptions:
     host_bytes_per_us: int = 25_000
     device_bytes_per_us: int = 1_000_000
     default_kernel_ns: int = 10_000
-    cuda_version: int = 13_000
-    driver_name: str = "580.00.00"
+    driver_name: str = "615.00.00"
 
 
 class _Options(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_uint64) for name in ("devices", "memory_bytes", "context_bytes", "slice_ns", "switch_ns",
-          "queue_depth", "host_bytes_per_us", "device_bytes_per_us", "default_kernel_ns", "driver_version")),
+          "queue_depth", "host_bytes_per_us", "device_bytes_per_us", "default_kernel_ns")),
         ("name", ctypes.c_char_p),
         ("driver_name", ctypes.c_char_p),
     )  # fmt: skip
@@ -92,7 +90,7 @@ def create(path: Path | None = None, options: MachineOptions | None = None) -> P
     for name, least, most in (("gpus", 1, MOST_DEVICES), ("memory_bytes", 1, 1 << 50), ("context_bytes", 0, 1 << 40),
                               ("slice_ns", 1000, 10**12), ("switch_ns", 0, 10**9), ("queue_depth", 1, 2048),
                               ("host_bytes_per_us", 1, 10**9), ("device_bytes_per_us", 1, 10**9),
-                              ("default_kernel_ns", 1, 10**12), ("cuda_version", 12_000, 13_999)):  # fmt: skip
+                              ("default_kernel_ns", 1, 10**12)):  # fmt: skip
         value = getattr(options, name)
         if not least <= value <= most:
             raise EmulatorError(f"{name}={value} is not in {least} ... {most}")
@@ -101,7 +99,7 @@ def create(path: Path | None = None, options: MachineOptions | None = None) -> P
             raise EmulatorError(f"{name} must have 1 to 95 bytes, not {getattr(options, name)!r}")
     given = _Options(
         options.gpus, options.memory_bytes, options.context_bytes, options.slice_ns, options.switch_ns, options.queue_depth,
-        options.host_bytes_per_us, options.device_bytes_per_us, options.default_kernel_ns, options.cuda_version,
+        options.host_bytes_per_us, options.device_bytes_per_us, options.default_kernel_ns,
         options.name.encode(), options.driver_name.encode(),
     )  # fmt: skip
     error = library().emu_machine_create(os.fsencode(path), ctypes.byref(given))

@@ -32,7 +32,7 @@ def test_pynvml_lists_the_devices(machine_at, client):
     ).finish()
     total = 4 << 30
     assert said == [
-        "Pillion Emulated GPU", 3, [total, 0, total], [total, 0], "Not Supported", 0, [], "580.00.00", 13000,
+        "Pillion Emulated GPU", 3, [total, 0, total], [total, 0], "Not Supported", 0, [], "615.00.00", 13050,
     ]  # fmt: skip
 
 
