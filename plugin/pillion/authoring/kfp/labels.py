@@ -50,6 +50,21 @@ def executors_of(pipeline_spec: Any) -> Mapping[str, Any]:
     return deployment["executors"].fields if "executors" in deployment else {}
 
 
+def environments_of(pipeline_spec: Any) -> dict[str, Any]:
+    """Return the executors of a pipeline message as they stand in its document, with no more than their environments.
+
+    Turning the whole message into plain data takes five times as long.
+    """
+    found: dict[str, Any] = {}
+    for label, executor in executors_of(pipeline_spec).items():
+        found[label] = {}
+        if "container" in executor.struct_value:
+            container = executor.struct_value["container"]
+            variables = container["env"] if "env" in container else ()  # noqa: SIM401 - a message has no get()
+            found[label]["container"] = {"env": [dict(variable) for variable in variables]}
+    return found
+
+
 def _renamed_pipeline(pipeline_spec: Any, renamed: Mapping[str, str]) -> Any:
     changed = copy.deepcopy(pipeline_spec)
     for component in changed.components.values():

@@ -9,10 +9,11 @@ wrong the next time. Nothing here needs kfp: the two documents are plain data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pillion.policy import HASH_ENV, Problem, examine, is_ours, policy_hash, write
+from pillion.policy import HASH_ENV, Problem, examine, is_ours, policy_hash
 
 _CAUSE = "KFP mixes up steps when an outer and a nested pipeline have components of the same name"
 _RENAME = "give one of the two components another name"
@@ -69,13 +70,24 @@ def _disagreement(annotations: Mapping[str, Any], hashed: str | None) -> Problem
             f"a component that is loaded from a compiled file has lost its annotations; and {_CAUSE}",
             f"apply gpu_share and priority to the loaded component again, or {_RENAME}",
         )  # fmt: skip
-    terms, unreadable = examine(annotations)
-    if unreadable or policy_hash(terms) == hashed:
+    stated = _hash_of(tuple(sorted(annotations.items()))) if _are_texts(annotations.values()) else None
+    if stated is None or stated == hashed:
         return None
-    shown = ", ".join(f"{key}={value}" for key, value in write(terms).items())
+    shown = ", ".join(f"{key}={value}" for key, value in annotations.items())
     return Problem(
         "kfp-policy-leak", f"it is annotated with another step's policy ({shown})", f"its own policy; {_CAUSE}", _RENAME
     )
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+@functools.lru_cache(maxsize=256)  # the steps of a pipeline have few different policies
+def _hash_of(annotations: tuple[tuple[str, str], ...]) -> str | None:
+    """Return the hash of the policy that annotations state, or None if they cannot be read."""
+    terms, problems = examine(dict(annotations))
+    return None if problems else policy_hash(terms)
 
 
 def _shared(components: Mapping[str, Any], executors: Mapping[str, Any]) -> list[Leak]:

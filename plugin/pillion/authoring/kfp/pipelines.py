@@ -42,7 +42,7 @@ def verify(pipeline_spec: Any, platform_spec: Any) -> None:
     """
     found = leaks(
         {
-            "deploymentSpec": json_format.MessageToDict(pipeline_spec.deployment_spec),
+            "deploymentSpec": {"executors": labels.environments_of(pipeline_spec)},
             "components": {
                 name: {"executorLabel": component.executor_label}
                 for name, component in pipeline_spec.components.items()
@@ -74,10 +74,10 @@ def _building(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def _has_policy(task: Any) -> bool:
     """Whether a task, or a step in it, has a policy, be it by hand or from a file."""
     if task.pipeline_spec is not None:
-        deployment = json_format.MessageToDict(task.pipeline_spec.deployment_spec)
+        executors = labels.environments_of(task.pipeline_spec)
         platform = json_format.MessageToDict(task.platform_spec).get("platforms", {}).get("kubernetes", {})
         configs = platform.get("deploymentSpec", {}).get("executors", {}).values()
-        return any(hashes(deployment.get("executors", {})).values()) or any(map(_is_annotated, configs))
+        return any(hashes(executors).values()) or any(map(_is_annotated, configs))
     if task.container_spec is None:
         return False
     return HASH_ENV in (task.container_spec.env or ()) or _is_annotated(task.platform_config.get("kubernetes", {}))
