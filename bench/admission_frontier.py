@@ -1,9 +1,9 @@
 """The frontier: what low steps get beside a high one at each max-slowdown, and what could be had at most.
 
-A device in virtual time (bench/admission/world.h), the decision exactly as the gate makes it. The high step works for 5 ms
-and pauses; the low ones always have something to submit. For each case the median over the seeds and the range: the high
-step's loss, the low steps' speed, beside the clairvoyant bound without and with the device's switches and slices (regular
-pauses) or the best memoryless policy (random ones).
+A device in virtual time (bench/admission/world.h), the decision exactly as the gate makes it. The high step works for
+5 ms and pauses; the low ones always have something to submit. For each case the median over the seeds and the range:
+the high step's loss, the low steps' speed, beside the clairvoyant bound without and with the device's switches and
+slices (regular pauses) or the best memoryless policy (random ones).
 
 Run: python bench/admission_frontier.py [--seeds 5] [--seconds 10] [--only SUBSTRING] [--json]
 """

@@ -12,7 +12,7 @@ from itertools import combinations
 
 @dataclass(frozen=True)
 class Plan:
-    """Lend a pause from its first moment to `gain_ns` of units: what the high step waits, and how many pauses it takes."""
+    """Lend a pause from its first moment to `gain_ns` of units: what the high step waits, how many pauses it takes."""
 
     gain_ns: float
     cost_ns: float
@@ -59,8 +59,8 @@ def play(burst_ns: float, pause_ns: float, work_ns: float, slice_ns: float, swit
 def best_mix(plans: list[Plan], period_ns: float, budget_ns: float) -> float:
     """Return the greatest speed of a mixture of plans that may cost `budget_ns` of waiting per pause.
 
-    Speed is a quotient of two linear functions of the mixture, so its maximum lies at a corner: one plan, or two when both
-    limits (one pause per pause, the budget) are tight.
+    Speed is a quotient of two linear functions of the mixture, so its maximum lies at a corner: one plan, or two when
+    both limits (one pause per pause, the budget) are tight.
     """
     best = 0.0
     for plan in plans:
@@ -81,7 +81,7 @@ def best_mix(plans: list[Plan], period_ns: float, budget_ns: float) -> float:
 def clairvoyant(
     burst_ns: float, pause_ns: float, unit_ns: float, bound: float, switch_ns: float = 0, slice_ns: float = 1e15
 ) -> float:
-    """Return the low step's greatest speed beside regular pauses; without switches and slices it is the design's bound."""
+    """Return the low step's greatest speed beside regular pauses, by default on a device that shares for free."""
     period_ns = burst_ns + pause_ns
     most = int(3 * period_ns / unit_ns) + 2
     fit = max(1, int((pause_ns - switch_ns) / unit_ns))
@@ -102,6 +102,6 @@ def memoryless(burst_ns: float, mean_pause_ns: float, unit_ns: float, bound: flo
     period_ns = burst_ns + mean_pause_ns
     budget_ns = bound * period_ns
     lent = min(1.0, budget_ns / cost_ns)
-    # Beyond that, going on beside the busy step gains as much as it steals: until low gets as much as high, slice by slice.
+    # Beyond that, going on beside the busy step gains as much as it steals, until low gets as much as high.
     spare_ns = min(budget_ns - lent * cost_ns, burst_ns)
     return (lent * gain_ns + spare_ns) / (period_ns + lent * cost_ns + spare_ns)

@@ -43,7 +43,12 @@ class Answer:
 
 
 class _Field(ctypes.Structure):
-    _fields_ = (("of", ctypes.c_char_p), ("name", ctypes.c_char_p), ("offset", ctypes.c_size_t), ("size", ctypes.c_size_t))
+    _fields_ = (
+        ("of", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("offset", ctypes.c_size_t),
+        ("size", ctypes.c_size_t),
+    )
 
 
 def _structures(lib: ctypes.CDLL) -> dict[str, type[ctypes.Structure]]:
@@ -70,7 +75,9 @@ class Admit:
     def __init__(self, lib: ctypes.CDLL, now_ns: int = 0) -> None:
         self._lib = lib
         structures = _structures(lib)
-        self._terms, self._unit, self._answer = (structures[name] for name in ("admit_terms", "admit_unit", "admit_answer"))
+        self._terms, self._unit, self._answer = (
+            structures[name] for name in ("admit_terms", "admit_unit", "admit_answer")
+        )
         lib.admit_size.restype = ctypes.c_size_t
         lib.admit_decide.restype = self._answer
         lib.admit_submitted.restype = ctypes.c_uint64
@@ -91,7 +98,7 @@ class Admit:
         """Change the lease."""
         self._lib.admit_set_lease(self._at, self._word(now_ns), ctypes.c_int(lease))
 
-    def high_present(self, now_ns: int, present: bool = True, which: int = 0) -> None:  # noqa: FBT001, FBT002
+    def high_present(self, now_ns: int, present: bool = True, which: int = 0) -> None:
         """A high step came or left."""
         self._lib.admit_high_present(self._at, self._word(now_ns), ctypes.c_uint(which), ctypes.c_bool(present))
 

@@ -102,6 +102,7 @@ static uint64_t device_change_ns(struct world *world) {
 
 static void pass(struct world *world, uint64_t until_ns) {
   uint64_t span_ns = until_ns - world->now_ns;
+  if (world->running == HIGH) end_wait(world);
   if (world->running != NOBODY) {
     *work_of(world, world->running) -= span_ns;
     if (world->running == HIGH)
@@ -115,7 +116,6 @@ static void pass(struct world *world, uint64_t until_ns) {
     world->result->high_waited_ns += span_ns;
   }
   world->now_ns = until_ns;
-  if (!world->high_left_ns || world->running == HIGH) end_wait(world);
 }
 
 static void finish_high(struct world *world) {

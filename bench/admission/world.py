@@ -20,25 +20,29 @@ SOURCES = [
 ]
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror"]
 TENANTS, SAMPLES, REASONS = 16, 4096, 11
-REASON_NAMES = "no-high fits no-lease full one-at-a-time overdue fed stall busy price credit".split()
+REASON_NAMES = [
+    "no-high", "fits", "no-lease", "full", "one-at-a-time", "overdue", "fed", "stall", "busy", "price", "credit",
+]  # fmt: skip
 POLICIES = {"admit": 0, "alone": 1, "plain": 2}
 
 Word = ctypes.c_uint64
 Words = ctypes.POINTER(Word)
 Range = Word * 2
 
-# One line per field of struct world_setup, in its order; the sizes are compared when the library is loaded.
+# The fields of struct world_setup and world_result in their order; the sizes are compared when the library is loaded.
 SETUP_FIELDS = [
-    *((name, Word) for name in "seed run_ns policy tenants slice_ns switch_ns turns pieces gap_ns overlooks".split()),
-    ("bursts_ns", Words), ("pauses_ns", Words), ("units", Word), ("spite_ppm", Word),
-    ("unit_ids", Words), ("unit_nodes", Words), ("units_ns", Words),
-    *((name, Word) for name in "max_slowdown_ppm max_stall_ns bucket_ns told_slice_ns told_switch_ns quantum_ns".split()),
+    ("seed", Word), ("run_ns", Word), ("policy", Word), ("tenants", Word), ("slice_ns", Word), ("switch_ns", Word),
+    ("turns", Word), ("pieces", Word), ("gap_ns", Word), ("overlooks", Word), ("bursts_ns", Words),
+    ("pauses_ns", Words), ("units", Word), ("spite_ppm", Word), ("unit_ids", Words), ("unit_nodes", Words),
+    ("units_ns", Words),
+    ("max_slowdown_ppm", Word), ("max_stall_ns", Word), ("bucket_ns", Word), ("told_slice_ns", Word),
+    ("told_switch_ns", Word), ("quantum_ns", Word),
     ("notice_ns", Range), ("reap_ns", Range), ("stamp_ns", Range), ("wake_ns", Range), ("launch_ns", Word),
 ]  # fmt: skip
 RESULT_FIELDS = [
-    *((name, Word) for name in "wall_ns high_ran_ns high_waited_ns longest_wait_ns bursts".split()),
-    ("low_ran_ns", Word * TENANTS), ("most_queued_ns", Word * TENANTS), ("charged_ns", Word), ("decisions", Word), ("reasons", Word * REASONS),
-    ("samples", Word), ("sample_every_ns", Word), ("waited_ns", Word * SAMPLES),
+    ("wall_ns", Word), ("high_ran_ns", Word), ("high_waited_ns", Word), ("longest_wait_ns", Word), ("bursts", Word),
+    ("low_ran_ns", Word * TENANTS), ("most_queued_ns", Word * TENANTS), ("charged_ns", Word), ("decisions", Word),
+    ("reasons", Word * REASONS), ("samples", Word), ("sample_every_ns", Word), ("waited_ns", Word * SAMPLES),
 ]  # fmt: skip
 
 
@@ -121,12 +125,11 @@ class Outcome:
         """Device time of all low tenants, as a part of what one of them would have alone."""
         return sum(self.low_ran_ns) / self.wall_ns
 
-    def worst_loss(self, window_ns: int) -> float:
-        """Return the greatest loss over any window of that length."""
+    def windows(self, window_ns: int) -> list[tuple[int, int]]:
+        """Return `waited_ns` at the beginning and the end of every window of that length, as far as it was sampled."""
         width = max(1, window_ns // self.sample_every_ns)
         waited = (0, *self.waited_at_ns)
-        stolen = max(b - a for a, b in zip(waited, waited[width:], strict=False))
-        return stolen / (width * self.sample_every_ns - stolen)
+        return list(zip(waited, waited[width:], strict=False))
 
 
 def exponential(mean_ns: float, seed: int, count: int = 20_011) -> tuple[int, ...]:
@@ -148,7 +151,16 @@ def compiler() -> list[str]:
 def build(folder: Path, *options: str) -> Path:
     """Compile admission and the world into one shared object in `folder`."""
     library = folder / "world.so"
-    command = [*compiler(), *WARNINGS, *(options or ("-O2",)), "-shared", "-fPIC", "-o", str(library), *map(str, SOURCES)]
+    command = [
+        *compiler(),
+        *WARNINGS,
+        *(options or ("-O2",)),
+        "-shared",
+        "-fPIC",
+        "-o",
+        str(library),
+        *map(str, SOURCES),
+    ]
     subprocess.run(command, check=True)
     return library
 
@@ -176,12 +188,8 @@ def _words(values: list[int] | tuple[int, ...]) -> ctypes.Array[ctypes.c_uint64]
 def run(lib: ctypes.CDLL, world: World) -> Outcome:
     """Let the world run, and say what happened."""
     turns = max(len(world.bursts_ns), len(world.pauses_ns))
-    bursts, pauses = (
-        _words(list(islice(cycle(values), turns))) for values in (world.bursts_ns, world.pauses_ns)
-    )
-    ids, nodes, takes = (
-        _words([getattr(unit, name) for unit in world.units]) for name in ("id", "nodes", "takes_ns")
-    )
+    bursts, pauses = (_words(list(islice(cycle(values), turns))) for values in (world.bursts_ns, world.pauses_ns))
+    ids, nodes, takes = (_words([getattr(unit, name) for unit in world.units]) for name in ("id", "nodes", "takes_ns"))
     delays = world.delays
     setup = _Setup(
         world.seed, world.run_ns, POLICIES[world.policy], world.tenants, world.slice_ns, world.switch_ns,

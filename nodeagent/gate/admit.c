@@ -9,6 +9,7 @@
  * a bound that small is a tolerance, not an allowance. */
 static const uint64_t deliberate_ppm = 20000;
 
+static const uint64_t latest_clock_ns = INT64_MAX; /* keeps ADMIT_NEVER apart from any time */
 static const uint64_t backwards_ns = 1000000000; /* a clock that goes back further was set anew */
 static const int64_t soonest_ns = 20000, latest_ns = 1000000; /* between two looks of a caller that waits */
 static const int64_t least_lead_ns = 10000, most_lead_ns = 150000;
@@ -16,6 +17,7 @@ static const int64_t assumed_slice_ns = 2000000;
 
 void admit_init(struct admit *admit, uint64_t now_ns) {
   memset(admit, 0, sizeof *admit);
+  if (now_ns > latest_clock_ns) now_ns = latest_clock_ns;
   admit->now_ns = admit->idle_since_ns = admit->credit.earned_to_ns = now_ns;
   admit->asked_ns = ADMIT_NEVER;
   admit->next_ticket = 1;
@@ -45,7 +47,7 @@ static void set_clock_back(struct admit *admit, uint64_t by_ns) {
 
 /* Bring the state to `now_ns`; threads may come a little out of order. */
 static void look(struct admit *admit, uint64_t now_ns) {
-  if (now_ns > INT64_MAX) now_ns = INT64_MAX; /* keeps ADMIT_NEVER apart from any time */
+  if (now_ns > latest_clock_ns) now_ns = latest_clock_ns;
   if (now_ns < admit->now_ns && admit->now_ns - now_ns > backwards_ns) set_clock_back(admit, admit->now_ns - now_ns);
   if (now_ns <= admit->now_ns) return;
   admit->now_ns = now_ns;

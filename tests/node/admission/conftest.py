@@ -21,6 +21,12 @@ def lib(request, tmp_path_factory) -> ctypes.CDLL:
     return world.load(world.build(tmp_path_factory.mktemp("admission"), *options))
 
 
+@pytest.fixture(scope="session")
+def world_lib(tmp_path_factory) -> ctypes.CDLL:
+    """For what runs for long; test_memory_is_left_alone runs worlds under the sanitizers."""
+    return world.load(world.build(tmp_path_factory.mktemp("worlds")))
+
+
 @pytest.fixture
 def tenant(lib):
     """A function that makes a tenant with the lease and one idle high step beside it, at time 0."""

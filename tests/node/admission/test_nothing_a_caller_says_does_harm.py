@@ -1,8 +1,9 @@
 """Random and senseless histories: what holds after every event."""
 
-from admission.decision import NEVER, Admit, Lease, Reason
 from hypothesis import given
 from hypothesis import strategies as st
+
+from admission.decision import NEVER, Admit, Lease, Reason
 
 MS = 1_000_000
 BUCKETS_SAVED = 10
@@ -10,7 +11,9 @@ BUCKETS_SAVED = 10
 times = st.one_of(st.integers(0, 10**9), st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 10**12, NEVER - 1, NEVER]))
 steps = st.one_of(st.integers(0, 3 * MS), st.sampled_from([0, 10**9, 10**13]))
 durations = st.one_of(st.integers(0, 10 * MS), st.sampled_from([0, 1, 10**11, 10**15, NEVER]))
-units = st.tuples(st.integers(0, 2**64 - 1) | st.integers(0, 4), st.sampled_from([0, 1, 20, 2**32 - 1]), st.integers(0, 3))
+units = st.tuples(
+    st.integers(0, 2**64 - 1) | st.integers(0, 4), st.sampled_from([0, 1, 20, 2**32 - 1]), st.integers(0, 3)
+)
 which = st.sampled_from([0, 0, 0, 1, 31, 32, 2**32 - 1])
 events = st.one_of(
     st.tuples(st.just("busy"), which, st.integers(-MS, 2 * MS)),

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from admission.decision import Admit, Lease
+
 MS = 1_000_000
 SWITCH = 50_000
 PAUSE, RETURN = 5 * MS, 8_300_000
@@ -72,19 +74,29 @@ def test_a_return_seen_late_is_charged_all_the_same(tenant):
     assert lend(tenant, PAUSE, RETURN + 400_000, order=("done", "busy")) == 400_000 + SWITCH
 
 
-@pytest.mark.parametrize("order", [order for order in permutations(["done", "busy", "idle"]) if order.index("busy") < order.index("idle")])
+@pytest.mark.parametrize(
+    "order", [order for order in permutations(["done", "busy", "idle"]) if order.index("busy") < order.index("idle")]
+)
 @given(
     submit_ns=st.integers(PAUSE, RETURN - 1),
     overrun_ns=st.integers(-(10**6), 3 * 10**7),
     busy_ns=st.integers(1, 10**7),
     slice_ns=st.sampled_from([0, 2 * MS]),
 )
-def test_the_charge_does_not_depend_on_the_order_in_which_facts_become_known(lib, order, submit_ns, overrun_ns, busy_ns, slice_ns):
-    from admission.decision import Admit, Lease
-
+def test_the_charge_does_not_depend_on_the_order_in_which_facts_become_known(
+    lib, order, submit_ns, overrun_ns, busy_ns, slice_ns
+):
     def tenant(**terms):
         admit = Admit(lib)
-        admit.set_terms(0, max_slowdown_ppm=10_000, budget_ppm=10**6, max_stall_ns=10 * MS, bucket_ns=300 * MS, switch_ns=SWITCH, **terms)
+        admit.set_terms(
+            0,
+            max_slowdown_ppm=10_000,
+            budget_ppm=10**6,
+            max_stall_ns=10 * MS,
+            bucket_ns=300 * MS,
+            switch_ns=SWITCH,
+            **terms,
+        )
         admit.set_lease(0, Lease.RUN)
         admit.high_present(0)
         return admit

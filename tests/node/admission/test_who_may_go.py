@@ -1,6 +1,7 @@
 """When a submission goes at once, and when it waits."""
 
 import pytest
+
 from admission.decision import NEVER, Answer, Lease, Reason
 
 MS = 1_000_000
