@@ -48,6 +48,16 @@ extern _Thread_local int gate_inside;
 
 uint64_t gate_now(void);
 
+static inline void gate_count(uint64_t *counter, uint64_t by) {
+  atomic_fetch_add_explicit((_Atomic uint64_t *)counter, by, memory_order_relaxed);
+}
+static inline void gate_note(uint64_t *word, uint64_t value) {
+  atomic_store_explicit((_Atomic uint64_t *)word, value, memory_order_relaxed);
+}
+static inline void gate_note32(uint32_t *word, uint32_t value) {
+  atomic_store_explicit((_Atomic uint32_t *)word, value, memory_order_seq_cst);
+}
+
 /* ---- driver.c ---- */
 struct gate_symbol {
   const char *name;
@@ -63,7 +73,7 @@ extern const struct gate_symbol gate_symbols[GATE_SYMBOLS];
 extern const struct gate_name gate_names[];
 extern void *gate_real[GATE_SYMBOLS];
 
-#define GATE_CALL(symbol, type) ((type)gate_real[GATE_##symbol])
+
 
 /* Find the real calls. False: `index` is not among them. */
 bool gate_bind(int index);
@@ -101,7 +111,10 @@ extern _Atomic uint64_t gate_unknown_lookups;
 /* ---- client.c ---- */
 /* Join the agent, if there is one. Once per process; a forked child does it again. */
 void gate_join(void);
-extern struct pillion_client *gate_client; /* the client page, or a private one; under gate_lock */
+extern struct pillion_client *_Atomic gate_client; /* the client page, or a private one. Never unmapped */
+/* Held by the keeper while it calls the driver, and by whoever takes away what it could be calling about. */
+void gate_keeper_pause(void);
+void gate_keeper_resume(void);
 extern _Atomic uint32_t gate_tier;
 /* Wake the keeper thread early: somebody submits again. */
 void gate_wake_keeper(void);
@@ -118,6 +131,9 @@ struct gate_permit gate_look_at_lease(uint64_t now_ns);
 extern bool gate_agent_lost; /* its socket hung up */
 extern struct admit gate_admit;
 void gate_lease_joined(void); /* another lease page was mapped */
+extern bool gate_untracked;   /* the gate was open: what was submitted meanwhile is not known */
+void gate_drained(uint64_t now_ns); /* nothing is in flight */
+void gate_lease_after_fork(void);
 /* Wait until `until_ns` or for news. Lets go of gate_lock meanwhile. */
 void gate_wait(uint64_t until_ns, uint64_t now_ns);
 void gate_pass_freely(void); /* no agent: open the private lease */
@@ -129,9 +145,9 @@ struct gate_turn {
   CUstream stream;
   enum gate_mode mode;
   bool waits; /* the call returns when the work is done */
-  bool marked;
-  uint64_t ticket, began_ns, marked_at;
-  int flight;
+  bool nested;
+  int line; /* of a high process's activity, or -1 */
+  uint64_t upto, ticket, began_ns;
 };
 static inline CUstream gate_stream(CUstream stream, bool per_thread) {
   if (stream) return stream;
@@ -149,7 +165,7 @@ extern _Atomic int gate_captures;
 uint64_t gate_mix(uint64_t value);
 /* Tells streams apart; a per-thread default stream is the thread's. */
 uint32_t gate_stream_key(CUstream stream);
-void gate_submit_joined(void);
+void gate_submit_after_fork(void);
 void gate_tend(uint64_t now_ns); /* the keeper's part: reap, acknowledge */
 
 static inline uint64_t gate_times(uint64_t a, uint64_t b) {
@@ -169,10 +185,11 @@ uint64_t gate_fabric_bytes(const CUDA_FABRIC_COPY_BATCH_OP *ops, size_t count);
 enum { GATE_FLIGHTS = ADMIT_IN_FLIGHT };
 unsigned gate_flights(void);
 /* Before a submission: a mark to measure from. After it: note it. */
-bool gate_flight_prepare(CUstream stream, uint32_t key);
-void gate_flight_add(const struct gate_turn *turn, uint64_t ticket, uint64_t submitted_ns);
-/* Note what is complete. Returns when the next is expected to be. */
+void gate_flight_prepare(CUstream stream, uint32_t key);
+void gate_flight_add(const struct gate_turn *turn, uint64_t submitted_ns);
+/* Note what is complete; when the oldest that is not is expected to be. */
 void gate_flight_reap(uint64_t now_ns);
+uint64_t gate_flight_due(uint64_t now_ns);
 void gate_flight_context_gone(CUcontext context);
 void gate_flight_forget_all(void);
 
@@ -198,6 +215,7 @@ void gate_activity_reset(void);
 void gate_others_attach(unsigned which, const struct pillion_activity *page, uint64_t now_ns);
 void gate_others_detach_all(uint64_t now_ns);
 void gate_others_look(uint64_t now_ns);
+void gate_others_forget_all(void);
 
 /* ---- memory.c ---- */
 enum gate_kind { GATE_POINTER = 1, GATE_ARRAY = 2, GATE_HANDLE = 3, GATE_MAPPING = 4 };

@@ -31,11 +31,13 @@ enum pillion_tier { PILLION_LOW = 0, PILLION_NORMAL = 1, PILLION_HIGH = 2 };
   FIELD(uint32_t, sequence, 1)    /* odd: the fields below are being written */                \
   FIELD(uint32_t, state, 1)       /* enum admit_lease: STOP 0, DRAIN 1, RUN 2 */               \
   FIELD(uint64_t, epoch, 1)       /* changes with `state` */                                   \
+  FIELD(uint32_t, openings, 1)    /* how often `open` was set: what was submitted meanwhile is not counted */ \
+  FIELD(uint32_t, tier, 1)                                                                     \
   FIELD(uint64_t, deadline_ns, 1) /* a RUN lease is over then unless renewed; 0: never */      \
   FIELD(uint64_t, heartbeat_ns, 1)                                                             \
   FIELD(uint64_t, stale_after_ns, 1) /* the agent is lost when its heartbeat is older than this */ \
-  FIELD(uint32_t, tier, 1)                                                                     \
   FIELD(uint32_t, in_flight_cap, 1)  /* 0: none */                                             \
+  FIELD(uint32_t, padding, 1)                                                                  \
   FIELD(uint64_t, max_slowdown_ppm, 1)                                                         \
   FIELD(uint64_t, budget_ppm, 1)  /* this tenant's part of what may be stolen, of 1,000,000 */ \
   FIELD(uint64_t, max_stall_ns, 1)                                                             \
@@ -78,7 +80,7 @@ enum pillion_client_flag {
 #define PILLION_LEDGER_FIELDS(FIELD) \
   FIELD(uint32_t, magic, 1)          \
   FIELD(uint32_t, version, 1)        \
-  FIELD(uint64_t, reserved, 1)       \
+  FIELD(uint64_t, slots, 1) /* written by the agent: those from here on are not in use */ \
   FIELD(uint64_t, bytes, PILLION_LEDGER_SLOTS)
 
 /* One per high process: written by its gate, mapped read-only by the gates of lower tiers on the same GPU. */

@@ -103,8 +103,12 @@ AROUND = MappingProxyType(
         # Contexts and what lives in them.
         "cuInit": Around("", "if (result == CUDA_SUCCESS) gate_join();"),
         "cuDevicePrimaryCtxRetain": Around("", "if (result == CUDA_SUCCESS) gate_primary_context(dev, *pctx);"),
-        "cuDevicePrimaryCtxRelease": Around("", "if (result == CUDA_SUCCESS) gate_primary_released(dev);"),
-        "cuDevicePrimaryCtxReset": Around("", "if (result == CUDA_SUCCESS) gate_primary_released(dev);"),
+        "cuDevicePrimaryCtxRelease": Around(
+            "gate_keeper_pause();", "gate_keeper_resume();\n  if (result == CUDA_SUCCESS) gate_primary_released(dev);"
+        ),
+        "cuDevicePrimaryCtxReset": Around(
+            "gate_keeper_pause();", "gate_keeper_resume();\n  if (result == CUDA_SUCCESS) gate_primary_released(dev);"
+        ),
         "cuCtxDestroy": Around("gate_context_going(ctx);", "if (result == CUDA_SUCCESS) gate_context_gone(ctx);"),
         "cuStreamDestroy": Around("gate_stream_going(hStream);"),
         "cuGraphExecDestroy": Around("gate_graph_exec_gone(hGraphExec);"),
@@ -268,6 +272,8 @@ def _bytes_of(name: str, names: list[str]) -> str:
         return f"gate_times3(pCopy->WidthInBytes, pCopy->Height{depth})"
     if "sizes" in names:
         return "gate_sum(sizes, count)"
+    if name == "cuFabricCpyBatchAsync":
+        return "gate_fabric_bytes(opList, numOps)"
     if "opList" in names:
         return "gate_batch_bytes(opList, numOps)"
     if "op" in names:

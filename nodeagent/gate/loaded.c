@@ -1,5 +1,5 @@
-/* Symbol tables and relocations of loaded objects. See elf.h. */
-#include "elf.h"
+/* Symbol tables and relocations of loaded objects. See loaded.h. */
+#include "loaded.h"
 
 #include <elf.h>
 #include <string.h>
@@ -75,7 +75,7 @@ struct search {
 };
 
 static bool is_this_library(const struct dl_phdr_info *info) {
-  ElfW(Addr) here = (ElfW(Addr))&elf_find;
+  ElfW(Addr) here = (ElfW(Addr))&loaded_find;
   for (int k = 0; k < info->dlpi_phnum; k++) {
     const ElfW(Phdr) *part = &info->dlpi_phdr[k];
     ElfW(Addr) from = info->dlpi_addr + part->p_vaddr;
@@ -97,7 +97,7 @@ static int search_object(struct dl_phdr_info *info, size_t size, void *data) {
   return 1;
 }
 
-void *elf_find(const char *name) {
+void *loaded_find(const char *name) {
   struct search search = {.name = name};
   dl_iterate_phdr(search_object, &search);
   return search.found;
@@ -110,16 +110,17 @@ enum { FILLED = R_AARCH64_GLOB_DAT, CALLED = R_AARCH64_JUMP_SLOT, STORED = R_AAR
 #endif
 
 static void visit_table(const struct dl_phdr_info *info, const struct tables *tables, const ElfW(Rela) * table,
-                        size_t bytes, elf_slot_visitor visit, void *data) {
+                        size_t bytes, loaded_slot_visitor visit, void *data) {
   for (size_t k = 0; k < bytes / sizeof *table; k++) {
     uint64_t type = ELF64_R_TYPE(table[k].r_info);
     if ((type != FILLED && type != CALLED && type != STORED) || table[k].r_addend) continue;
     const ElfW(Sym) *symbol = &tables->symbols[ELF64_R_SYM(table[k].r_info)];
+    if (symbol->st_shndx != SHN_UNDEF) continue;
     visit(tables->strings + symbol->st_name, (ElfW(Addr) *)(info->dlpi_addr + table[k].r_offset), data);
   }
 }
 
-void elf_visit_slots(const struct dl_phdr_info *info, elf_slot_visitor visit, void *data) {
+void loaded_visit_slots(const struct dl_phdr_info *info, loaded_slot_visitor visit, void *data) {
   struct tables tables;
   if (is_this_library(info) || !read_tables(info, &tables)) return;
   ElfW(Addr) page = (ElfW(Addr))sysconf(_SC_PAGESIZE), from = 0, to = 0;
