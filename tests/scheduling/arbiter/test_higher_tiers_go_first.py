@@ -51,6 +51,13 @@ def test_a_normal_step_takes_the_gpu_from_a_guest_at_once_and_gets_it_when_the_g
     assert gpu.at(500, n=BUSY) == {"n": RUN, "g": STOP}
 
 
+def test_a_guest_that_has_only_just_begun_gives_way_as_quickly(policy):
+    gpu = Script(n=policy(share=300), g=policy("low"))
+    assert gpu.at(0, g=QUEUED) == {"n": STOP, "g": RUN}
+    assert gpu.at(0.2, n=QUEUED) == {"n": STOP, "g": DRAIN}
+    assert gpu.at(0.3) == {"n": RUN, "g": STOP}
+
+
 def test_a_guest_runs_in_a_normal_steps_pauses_once_these_are_longer_than_a_millisecond(policy):
     gpu = Script(n=policy(share=300), g=policy("low"))
     assert gpu.at(0, n=QUEUED, g=QUEUED) == {"n": RUN, "g": STOP}
