@@ -132,13 +132,6 @@ CUresult emu_capture_wait(CUstream stream, CUevent event, bool *captured) {
   return result;
 }
 
-void emu_capture_forget_stream(CUstream stream) {
-  if (!stream->capture) return;
-  stream->capture->broken = true;
-  if (stream->capture->origin == stream) stream->capture->origin = NULL;
-  emu_set_clear(&stream->tail);
-}
-
 static CUresult begin(CUstream stream, CUgraph graph, const CUgraphNode *before, size_t count, CUstreamCaptureMode mode) {
   EMU_ENTER();
   if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
@@ -185,11 +178,21 @@ static void mark(CUgraphNode node, unsigned with) {
   for (size_t index = 0; index < node->before.count; index++) mark(node->before.nodes[index], with);
 }
 
-/* True if everything that other streams captured flows back into the origin. */
-static bool is_joined(struct emu_capture *capture) {
+/* Mark, from the streams of a list but one, what flows into the ends of their captures; with what. */
+static unsigned mark_tails(struct emu_capture *capture, CUstream list, CUstream except) {
   static unsigned last_mark;
   unsigned with = ++last_mark;
+  for (CUstream stream = list; stream; stream = stream->next) {
+    if (stream->capture != capture || stream == except) continue;
+    for (size_t index = 0; index < stream->tail.count; index++) mark(stream->tail.nodes[index], with);
+  }
+  return with;
+}
+
+/* True if everything that other streams captured flows back into the origin. */
+static bool is_joined(struct emu_capture *capture) {
   CUstream origin = capture->origin;
+  unsigned with = mark_tails(capture, NULL, NULL);
   for (size_t index = 0; index < origin->tail.count; index++) mark(origin->tail.nodes[index], with);
   for (CUstream stream = origin->context->streams; stream; stream = stream->next) {
     if (stream->capture != capture) continue;
@@ -209,6 +212,19 @@ static void end(struct emu_capture *capture, CUcontext context) {
   while (*link != capture) link = &(*link)->next;
   *link = capture->next;
   free(capture);
+}
+
+/* A stream that goes may leave a capture only if others carry on from all that it captured; its origin ends it. */
+void emu_capture_forget_stream(CUstream stream) {
+  struct emu_capture *capture = stream->capture;
+  if (!capture) return;
+  unsigned with = mark_tails(capture, stream->context->streams, stream);
+  for (size_t index = 0; index < stream->tail.count && !capture->broken; index++)
+    capture->broken = stream->tail.nodes[index]->mark != with;
+  emu_set_clear(&stream->tail);
+  if (capture->origin != stream) return;
+  if (capture->own_graph) emu_free_graph(capture->graph);
+  end(capture, stream->context);
 }
 
 CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph) {

@@ -96,6 +96,46 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   return CUDA_SUCCESS;
 }
 
+/* The pools that go by place and kind: a device's, the host's, and the one of managed memory. */
+static CUresult find_pool(CUmemoryPool **found, const CUmemLocation *location, CUmemAllocationType type, bool is_default) {
+  static struct CUmemPoolHandle_st *others[2][2]; /* host or managed; default or current */
+  CUmemPoolProps wanted = {.allocType = type, .location = *location};
+  struct CUmemPoolHandle_st described;
+  CUresult result = describe(&wanted, &described);
+  if (result != CUDA_SUCCESS) return result;
+  if (described.kind == EMU_DEVICE_MEMORY) {
+    CUmemoryPool pool;
+    result = cuDeviceGetDefaultMemPool(&pool, described.ordinal);
+    *found = is_default || !current_pools[described.ordinal] ? &default_pools[described.ordinal]
+                                                             : &current_pools[described.ordinal];
+    return result;
+  }
+  struct CUmemPoolHandle_st **pair = others[described.kind == EMU_MANAGED_MEMORY];
+  emu_lock();
+  if (!pair[0] && (pair[0] = malloc(sizeof **pair))) *pair[0] = described;
+  if (!pair[1]) pair[1] = pair[0];
+  emu_unlock();
+  *found = &pair[is_default ? 0 : 1];
+  return **found ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult get_pool(CUmemoryPool *pool, const CUmemLocation *location, CUmemAllocationType type, bool is_default) {
+  EMU_ENTER();
+  if (!pool || !location) return CUDA_ERROR_INVALID_VALUE;
+  CUmemoryPool *found;
+  CUresult result = find_pool(&found, location, type, is_default);
+  if (result == CUDA_SUCCESS) *pool = *found;
+  return result;
+}
+
+CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type) {
+  return get_pool(pool, location, type, true);
+}
+
+CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type) {
+  return get_pool(pool, location, type, false);
+}
+
 static CUresult allocate(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream stream) {
   if (!at) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture) return emu_not_modelled("stream-ordered allocation while a stream captures");

@@ -115,6 +115,15 @@ say(query, d.cuStreamEndCapture(s)[0].name)
     assert said == ["CUDA_ERROR_CAPTURED_EVENT", "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"]
 
 
+def test_destroying_the_capturing_stream_ends_the_capture(machine, client):
+    said = client(
+        machine,
+        CAPTURE.format(mode="CU_STREAM_CAPTURE_MODE_GLOBAL")
+        + "launch(f, s)\nok(d.cuStreamDestroy(s))\nlaunch(f, t)\nsay(d.cuStreamSynchronize(t)[0].name)",
+    ).finish()
+    assert said == "CUDA_SUCCESS"
+
+
 def test_a_graph_built_by_hand_copies_sets_calls_back_and_can_be_changed(machine, client):
     said = client(
         machine,

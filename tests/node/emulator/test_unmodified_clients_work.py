@@ -100,17 +100,26 @@ def test_cuda_core_allocates_launches_and_builds_graphs(machine, client):
         for _ in range(2):
             graph.launch(stream)
         stream.sync()
+        from cuda.core.graph import GraphBuilder
+        called = []
+        branches = gpu.create_graph_builder().begin_building().split(2)
+        for branch in branches:
+            core_launch(branch, config, kernel, buffer, 7)
+        joined = GraphBuilder.join(*branches)
+        joined.callback(lambda: called.append("called"))
+        joined.end_building().complete().launch(stream)
+        stream.sync()
         buffer.close(stream)
-        say(gpu.name, tuple(gpu.compute_capability), kernel.attributes.max_threads_per_block)
+        say(gpu.name, tuple(gpu.compute_capability), kernel.attributes.max_threads_per_block, called)
         ''',
     ).finish()
-    assert said == ["Pillion Emulated GPU", [8, 0], 1024]
+    assert said == ["Pillion Emulated GPU", [8, 0], 1024, ["called"]]
     from pillion_node.emulator import Machine
 
     with Machine.open(machine) as opened:
         (context,) = opened.snapshot().contexts
-    assert (context.launches, context.graph_launches, context.units_done) == (1, 2, 9)
-    assert context.busy_ns == 9 * 3_000_000
+    assert (context.launches, context.graph_launches, context.units_done) == (1, 3, 11)
+    assert context.busy_ns == 11 * 3_000_000
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cuda.core") is None, reason="cuda-core is not installed")
