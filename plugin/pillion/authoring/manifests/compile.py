@@ -46,7 +46,14 @@ class Compiled:
     policies: tuple[tuple[str, Mapping[str, str]], ...] = ()
 
 
-def compile_text(text: str, file: str, settings: Sequence[Setting] = (), translate: str | None = None) -> Compiled:
+def compile_text(
+    text: str,
+    file: str,
+    settings: Sequence[Setting] = (),
+    translate: str | None = None,
+    *,
+    priority_classes: bool = True,
+) -> Compiled:
     """Complete the policies in a YAML or JSON manifest.
 
     Annotations that are there are validated and spelt canonically; the label, the priority class and, for steps that
@@ -58,13 +65,15 @@ def compile_text(text: str, file: str, settings: Sequence[Setting] = (), transla
         file: The name that messages use.
         settings: What `--set` says.
         translate: Whose words to translate: a key of `TRANSLATORS`; None for nobody's.
+        priority_classes: Whether to name the tiers' PriorityClasses; a cluster refuses pods whose class it lacks.
 
     Raises:
         ManifestError: With every mistake in the manifest; or a setting matches no step.
     """
     body = text.removeprefix(_BYTE_ORDER_MARK)
     with without_collector():
-        compiler = _Compiler(body, file, settings, TRANSLATORS[translate] if translate else None)
+        translator = TRANSLATORS[translate] if translate else None
+        compiler = _Compiler(body, file, settings, translator, priority_classes)
         for group in grouped(parse(body, file)):
             compiler.add(group)
         compiler.finish()
@@ -80,6 +89,7 @@ class _Compiler:
     file: str
     settings: Sequence[Setting]
     translator: Translator | None
+    priority_classes: bool
     edits: list[Edit] = field(default_factory=list)
     errors: list[Finding] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
@@ -141,7 +151,8 @@ class _Compiler:
                 kfp_ir.write_hash(intent, revision)
                 findings += kfp_ir.write_retry_policies(intent, revision)
             else:
-                findings += write_priority_class(intent, revision)
+                if self.priority_classes:
+                    findings += write_priority_class(intent, revision)
                 findings += write_retries(intent, revision)
             if step.shared and not intent.partial:
                 labelled.add(workflow)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pillion.authoring.manifests.document import Path_
-from pillion.authoring.manifests.steps import Step, at
+from pillion.authoring.manifests.steps import Step, at, sequence
 from pillion.policy import BY_FIELD, Parameter, Problem, Terms
 
 CONTAINER_KEY = BY_FIELD["container"].key
@@ -42,8 +42,7 @@ def bodies(step: Step) -> Iterator[tuple[str, Path_]]:
 
 
 def _listed(step: Step, path: Path_) -> Iterator[tuple[str, Path_]]:
-    items = at(step.raw, path)
-    for index, item in enumerate(items if isinstance(items, list) else ()):
+    for index, item in enumerate(sequence(at(step.raw, path))):
         if isinstance(item, dict) and isinstance(item.get("name"), str):
             yield item["name"], (*step.path, *path, index)
 

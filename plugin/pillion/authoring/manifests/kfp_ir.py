@@ -16,7 +16,7 @@ from pillion.authoring.manifests.changes import put
 from pillion.authoring.manifests.document import Key, Path_
 from pillion.authoring.manifests.intent import Intent
 from pillion.authoring.manifests.rewrite import Revision, retries_of
-from pillion.authoring.manifests.steps import Step, at
+from pillion.authoring.manifests.steps import Step, at, sequence
 from pillion.policy import HASH_ENV, Problem, policy_hash
 
 # As KFP's set_retry writes it, but for the last: Argo counts that from the first attempt, and with KFP's hour a step
@@ -48,8 +48,7 @@ def strayed(steps: Sequence[Step]) -> Iterator[Finding]:
 def write_hash(intent: Intent, revision: Revision) -> None:
     """Add the policy's hash to the executor's environment."""
     step = intent.step
-    environment = at(step.raw, ("container", "env"))
-    names = [at(entry, ("name",)) for entry in environment] if isinstance(environment, list) else []
+    names = [at(entry, ("name",)) for entry in sequence(at(step.raw, ("container", "env")))]
     place = (*step.path, "container", "env")
     wanted = policy_hash(intent.terms)
     if HASH_ENV in names:
@@ -97,8 +96,8 @@ def passed_on(step: Step) -> Iterator[Finding]:
     """Yield where a component hands its environment on to another workload, so that its own pod would lack the hash."""
     for component in _components(step):
         path = (*step.root, "components", component, "taskConfigPassthroughs")
-        passed = at(step.document.data, path)
-        kept = [at(each, ("field",)) == "ENV" and at(each, ("applyToTask",)) is True for each in passed or ()]
+        passed = sequence(at(step.document.data, path))
+        kept = [at(each, ("field",)) == "ENV" and at(each, ("applyToTask",)) is True for each in passed]
         if passed and not any(kept):
             problem = Problem(
                 "kfp-passthrough", "its component hands its environment on (taskConfigPassthroughs)",
@@ -116,7 +115,7 @@ def _components(step: Step) -> list[str]:
 
 def _tasks(step: Step) -> Iterator[Path_]:
     """Yield the tasks that run a step, anywhere in its pipeline."""
-    running = set(_components(step))
+    running = _components(step)
     components = at(step.document.data, (*step.root, "components"))
     places: list[Path_] = [(*step.root, "root")]
     places += [(*step.root, "components", name) for name in (components if isinstance(components, Mapping) else ())]

@@ -215,7 +215,7 @@ def _workflow(document: Document, root: Path_) -> Iterator[Step]:
         )  # fmt: skip
         inherited.update(annotations)
         inherited_labels.update(labels)
-    for index, template in enumerate(_sequence(spec.get("templates"))):
+    for index, template in enumerate(sequence(spec.get("templates"))):
         path = (*root, "templates", index)
         for place, name, where, raw in _templates(path, template, _text(at(template, ("name",))), 'template "{}"'):
             work = next((kind for kind in _NO_POD if kind in raw), "")
@@ -237,9 +237,9 @@ def _templates(
     if not isinstance(template, dict):
         return
     yield path, name, label.format(name), template
-    tasks = [((*path, "dag", "tasks", n), task) for n, task in enumerate(_sequence(at(template, ("dag", "tasks"))))]
-    for outer, group in enumerate(_sequence(template.get("steps"))):
-        tasks += [((*path, "steps", outer, inner), step) for inner, step in enumerate(_sequence(group))]
+    tasks = [((*path, "dag", "tasks", n), task) for n, task in enumerate(sequence(at(template, ("dag", "tasks"))))]
+    for outer, group in enumerate(sequence(template.get("steps"))):
+        tasks += [((*path, "steps", outer, inner), step) for inner, step in enumerate(sequence(group))]
     for place, task in tasks:
         inline = at(task, ("inline",))
         if inline is not None:
@@ -271,14 +271,15 @@ def _kfp(document: Document, root: Path_, platform: Document | None, platform_ro
 
 
 def _names(*lists: Any) -> tuple[str, ...]:
-    return tuple(_text(at(item, ("name",))) for items in lists for item in _sequence(items) if isinstance(item, dict))
+    return tuple(_text(at(item, ("name",))) for items in lists for item in sequence(items) if isinstance(item, dict))
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _sequence(value: Any) -> list[Any]:
+def sequence(value: Any) -> list[Any]:
+    """Return a list as it is, and anything else as an empty one."""
     return value if isinstance(value, list) else []
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from pillion.authoring.manifests.containers import Request, bodies, gpu_container, requests
 from pillion.authoring.manifests.document import Path_
 from pillion.authoring.manifests.intent import Translation
-from pillion.authoring.manifests.steps import Step, at
+from pillion.authoring.manifests.steps import Step, at, sequence
 from pillion.authoring.translate.words import Words, mebibytes, scheduler, share_milli, whole, without_husks
 from pillion.policy import Terms, Tier, echo
 
@@ -73,7 +73,7 @@ def _terms(words: Words, container: Path_, asked: Mapping[str, Request]) -> Term
         milli = share_milli(Decimal(share) / 100)
         force = bool(cores) and any(
             (at(each, ("name",)), at(each, ("value",))) == _FORCE
-            for each in at(words.step.document.data, (*container, "env")) or ()
+            for each in sequence(at(words.step.document.data, (*container, "env")))
         )
         terms = Terms(share_milli=milli, limit_milli=milli if force else None).over(terms)
         _differences(words, asked, cores, percentage)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pillion.authoring.manifests.containers import bodies
 from pillion.authoring.manifests.intent import Translation
-from pillion.authoring.manifests.steps import Step
+from pillion.authoring.manifests.steps import Step, at, sequence
 from pillion.authoring.translate.words import Words, decimal, mebibytes, scheduler, share_milli, whole
 from pillion.policy import Memory, Terms, Tier, echo
 
@@ -94,5 +94,5 @@ def _container(words: Words) -> str | None:
     if name is not None:
         words.error(words.place(_CONTAINER), f"{_CONTAINER} is {echo(name)}", "it is a container's name", metadata=True)
     # The first container of a pod is KAI's default; Pillion's is the only one. In Argo and KFP both mean main.
-    several = words.step.platform == "kubernetes" and len(words.step.raw.get("spec", {}).get("containers", ())) > 1
+    several = len(sequence(at(words.step.raw, ("spec", "containers")))) > 1
     return next((name for name, _ in bodies(words.step)), None) if several else None
