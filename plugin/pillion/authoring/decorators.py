@@ -75,6 +75,7 @@ def priority(
     max_stall: object = None,
     on_preempt: object = None,
     retries: int | None = None,
+    priority_class: bool = True,
 ) -> Applicable:
     """Say how urgent a step is.
 
@@ -84,6 +85,8 @@ def priority(
         max_stall: High steps only: bound on any single delay by lower tiers, such as `"10ms"`.
         on_preempt: What the step does when a higher tier needs its room: `"wait"`, `"suspend"` or `"evict"`.
         retries: How often a preempted step is tried again, 0 to 1000; 5 unless said, for steps that may be evicted.
+        priority_class: False leaves the tier's PriorityClass out of the spec, for clusters that do not have it; it is
+            then set at admission, as it always is in KFP, whose specs have no place for it.
 
     Raises:
         PolicyError: A value is not one that the contract allows.
@@ -93,7 +96,13 @@ def priority(
         raise PolicyError(
             Problem("priority-value", "priority() names no tier", "a priority is one of high, normal, low")
         )
-    return Applicable(_directive("priority", said, positional="tier", retries=retries))
+    directive = _directive("priority", said, positional="tier", retries=retries)
+    return Applicable(directive if priority_class else _without_class(directive))
+
+
+def _without_class(directive: Directive) -> Directive:
+    source = f"{directive.source[:-1]}, priority_class=False)"
+    return directive._replace(source=source, priority_class=False)
 
 
 def _directive(name: str, said: dict[str, object], *, positional: str, retries: int | None = None) -> Directive:
@@ -204,6 +213,7 @@ class defaults:  # noqa: N801 - used like contextlib's own
         max_stall: As in `priority`.
         on_preempt: As in `priority`.
         retries: As in `priority`.
+        priority_class: As in `priority`.
 
     Raises:
         PolicyError: A value is not one that the contract allows.
@@ -221,6 +231,7 @@ class defaults:  # noqa: N801 - used like contextlib's own
         max_stall: object = None,
         on_preempt: object = None,
         retries: int | None = None,
+        priority_class: bool = True,
     ) -> None:
         of_share = {"share": share, "limit": limit, "memory": memory, "container": container}
         of_priority = {
@@ -232,9 +243,10 @@ class defaults:  # noqa: N801 - used like contextlib's own
         said = Tags()
         if says_share:
             said = said.adding(gpu_share(**of_share).directive)
-        if any(value is not None for value in (priority, retries, *of_priority.values())):
+        says_priority = any(value is not None for value in (priority, retries, *of_priority.values()))
+        if says_priority or not priority_class:
             tier = priority if priority is not None else table.DEFAULT_TIER.value
-            said = said.adding(_priority(tier, retries=retries, **of_priority).directive)
+            said = said.adding(_priority(tier, retries=retries, priority_class=priority_class, **of_priority).directive)
         if not said:
             raise PolicyError(
                 Problem("missing-share", "defaults() says nothing", "it takes a share, a memory, a priority")

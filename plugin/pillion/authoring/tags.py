@@ -20,12 +20,21 @@ DEFAULTS_ATTRIBUTE = "__pillion_defaults__"
 
 
 class Directive(NamedTuple):
-    """One `gpu_share(...)` or `priority(...)`: the terms it says, and how it was written (for messages)."""
+    """One `gpu_share(...)` or `priority(...)`.
+
+    Attributes:
+        name: Which of the two.
+        terms: The terms it says.
+        source: How it was written, for messages.
+        retries: How often a preempted step is tried again; None if that was not said.
+        priority_class: Whether the spec names the tier's PriorityClass.
+    """
 
     name: str
     terms: Terms
     source: str
     retries: int | None = None
+    priority_class: bool = True
 
 
 class Tags(NamedTuple):
@@ -63,6 +72,11 @@ class Tags(NamedTuple):
     def retries(self) -> int | None:
         """How often the author wants a preempted step to be tried again; None if that was not said."""
         return self.priority.retries if self.priority else None
+
+    @property
+    def priority_class(self) -> bool:
+        """Whether the spec names the tier's PriorityClass."""
+        return self.priority is None or self.priority.priority_class
 
     def terms(self) -> Terms:
         """Return everything said, checked to be complete.

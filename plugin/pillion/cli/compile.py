@@ -46,6 +46,13 @@ def compile_command(
     translate: Annotated[
         Source | None, typer.Option("--from", help="Translate the sharing words of another system.")
     ] = None,
+    priority_classes: Annotated[
+        bool,
+        typer.Option(
+            "--priority-classes/--no-priority-classes",
+            help="Name the tiers' PriorityClasses in YAML; a cluster refuses pods whose class it lacks.",
+        ),
+    ] = True,
     as_json: Annotated[
         bool, typer.Option("--json", help="Report as JSON on standard output; needs --output for the spec.")
     ] = False,
@@ -61,12 +68,15 @@ def compile_command(
     if as_json and output is None:
         raise MisuseError("--json needs --output: standard output carries the report")
     if file.suffix == ".py":
+        if not priority_classes:
+            raise MisuseError("--no-priority-classes is for YAML; in Python say priority(…, priority_class=False)")
         text, name = _compile_program(file, pipeline), str(file)
     elif pipeline is not None:
         raise MisuseError("--pipeline chooses among the pipelines of a Python file; this is not one")
     else:
         text, name = read_manifest(file)
-    compiled = compile_text(text, name, settings=settings, translate=translate.value if translate else None)
+    source = translate.value if translate else None
+    compiled = compile_text(text, name, settings, source, priority_classes=priority_classes and file.suffix != ".py")
     if output is None:
         sys.stdout.write(compiled.text)
         if sys.stdout.isatty() and not compiled.text.endswith("\n"):

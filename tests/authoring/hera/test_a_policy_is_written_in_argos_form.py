@@ -7,7 +7,7 @@ from hera.workflows import Container, ContainerNode, ContainerSet, Script, UserC
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pillion import gpu_share, priority
+from pillion import defaults, gpu_share, priority
 
 LABEL = {"pillion.dev/managed": "true"}
 
@@ -165,3 +165,17 @@ def test_any_policy_beside_any_metadata(milli, tier, on_preempt, retries, annota
     if retries or "pillion.dev/on-preempt" in said:
         template["retryStrategy"] = {"limit": str(retries or 5), "retryPolicy": "Always"}
     assert decorated == plain
+
+
+def test_the_priority_class_is_left_out_where_the_author_says_so(templates):
+    with defaults(priority_class=False), Workflow(name="nightly", entrypoint="train") as nightly:
+        gpu_share(0.5)(Container(name="train", image="i"))
+        priority("low", priority_class=False)(gpu_share(memory="1Gi")(Container(name="other", image="i")))
+        priority("high")(gpu_share(0.5)(Container(name="urgent", image="i")))
+    built = templates(nightly)
+    assert [built[name].get("priorityClassName") for name in ("train", "other", "urgent")] == [
+        None,
+        None,
+        "pillion-high",
+    ]
+    assert built["train"]["metadata"]["annotations"] == {"pillion.dev/priority": "normal", "pillion.dev/share": "0.5"}

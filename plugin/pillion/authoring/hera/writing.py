@@ -148,7 +148,7 @@ def _written(template: models.Template, tags: Tags, wide: WorkflowWide, where: s
         "metadata": models.Metadata(
             annotations={**own, **_respelt(own, terms), **write(terms)}, labels={**labels, MANAGED_LABEL: MANAGED_VALUE}
         ),
-        **_priority_class(template, terms, where),
+        **_priority_class(template, tags, terms, where),
         **_retries(template, tags, wide, where),
     }
     return template.model_copy(update=changes)
@@ -187,11 +187,13 @@ def _conflicts(metadata: models.Metadata | None, terms: Terms) -> Iterator[Probl
         )  # fmt: skip
 
 
-def _priority_class(template: models.Template, terms: Terms, where: str) -> Mapping[str, Any]:
+def _priority_class(template: models.Template, tags: Tags, terms: Terms, where: str) -> Mapping[str, Any]:
     tier = terms.tier if terms.tier is not None else table.DEFAULT_TIER
     if not isinstance(tier, Tier):
         return {}  # known at run time: set at admission
     own, right = template.priority_class_name, PRIORITY_CLASS[tier]
+    if not own and not tags.priority_class:
+        return {}
     if not own or own in PRIORITY_CLASS.values():
         return {"priority_class_name": right}
     if not is_parameter(own):
