@@ -249,7 +249,7 @@ void gate_tell_memory(size_t *left, size_t *all);
 void gate_context_going(CUcontext context);
 void gate_context_gone(CUcontext context);
 void gate_primary_context(CUdevice device, CUcontext context);
-void gate_primary_released(CUdevice device);
+void gate_primary_released(CUdevice device, bool reset);
 void gate_ledger_joined(struct pillion_ledger *ledger, unsigned slot);
 void gate_memory_after_fork(void);
 uint64_t gate_memory_bytes(void);

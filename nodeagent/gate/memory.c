@@ -315,11 +315,11 @@ void gate_primary_context(CUdevice device, CUcontext context) {
   pthread_mutex_unlock(&memory_lock);
 }
 
-void gate_primary_released(CUdevice device) {
+void gate_primary_released(CUdevice device, bool reset) {
   unsigned flags;
   int active = 1;
   if (device < 0 || device >= PRIMARY_CONTEXTS || !gate_own.primary_state) return;
-  if (gate_own.primary_state(device, &flags, &active) != CUDA_SUCCESS || active) return;
+  if (!reset && (gate_own.primary_state(device, &flags, &active) != CUDA_SUCCESS || active)) return;
   pthread_mutex_lock(&memory_lock);
   CUcontext context = primary[device];
   primary[device] = NULL;

@@ -104,10 +104,10 @@ AROUND = MappingProxyType(
         "cuInit": Around("", "if (result == CUDA_SUCCESS) gate_join();"),
         "cuDevicePrimaryCtxRetain": Around("", "if (result == CUDA_SUCCESS) gate_primary_context(dev, *pctx);"),
         "cuDevicePrimaryCtxRelease": Around(
-            "gate_keeper_pause();", "gate_keeper_resume();\n  if (result == CUDA_SUCCESS) gate_primary_released(dev);"
+            "gate_keeper_pause();", "gate_keeper_resume();\n  if (result == CUDA_SUCCESS) gate_primary_released(dev, false);"
         ),
         "cuDevicePrimaryCtxReset": Around(
-            "gate_keeper_pause();", "gate_keeper_resume();\n  if (result == CUDA_SUCCESS) gate_primary_released(dev);"
+            "gate_keeper_pause();", "gate_keeper_resume();\n  if (result == CUDA_SUCCESS) gate_primary_released(dev, true);"
         ),
         "cuCtxDestroy": Around("gate_context_going(ctx);", "if (result == CUDA_SUCCESS) gate_context_gone(ctx);"),
         "cuStreamDestroy": Around("gate_stream_going(hStream);"),

@@ -315,7 +315,7 @@ def run(gate_library, machine):
     def start(what, *arguments, agent=None, on=None, extra=None):
         environment = emulator.environment(on or machine)
         environment = gate_module.environment(agent.path if agent else None, environment, Path(preload(gate_library)))
-        environment["PYTHONPATH"] = str(NODEAGENT)
+        environment["PYTHONPATH"] = str(Path(pages.__file__).parents[1])
         environment["ASAN_OPTIONS"] = "detect_leaks=0:verify_asan_link_order=0"
         environment |= extra or {}
         if isinstance(what, Path):
