@@ -1,7 +1,7 @@
-"""Compiles the emulated GPU's libraries. Used by the package build (hatch_build.py); also a command for working on them.
+"""Compiles the emulated GPU's libraries, for the package build (hatch_build.py) and for working on them.
 
-The compiler is Zig's, from its wheel, aimed at glibc 2.17; the headers are NVIDIA's, from theirs. With PILLION_SANITIZE set
-to `address` or `undefined` it is the machine's own `cc` with that sanitizer, as the compiler's wheel has no runtime for it.
+The compiler is Zig's, from its wheel, aimed at glibc 2.17; the headers are NVIDIA's, from theirs. With PILLION_SANITIZE
+set to `address` or `undefined` it is the machine's own `cc` with that sanitizer: Zig's wheel has no runtime for it.
 
     python native.py [FOLDER]
 """
@@ -94,9 +94,7 @@ def _compiler(machine: str, sanitizer: str) -> tuple[list[str], list[str]]:
     return [*zig, "-O2", "-g0", "-fno-sanitize=all"], ["-Wl,-z,defs", "-s"]
 
 
-def compile_libraries(
-    output: Path = OUTPUT, *, machine: str | None = None, sanitizer: str | None = None
-) -> list[Path]:
+def compile_libraries(output: Path = OUTPUT, *, machine: str | None = None, sanitizer: str | None = None) -> list[Path]:
     """Build the libraries into a folder.
 
     Args:

@@ -1,8 +1,8 @@
 """What NVIDIA's headers declare, turned into the parts of the libraries that need no thought.
 
-From cuda.h, cudaTypedefs.h and nvml.h as their wheels ship them, at build time: an entry point that answers "not supported"
-for each call that is not modelled, the per-thread-default-stream variants of those that are, the table behind
-cuGetProcAddress, and the names of the errors. Nothing of the headers is kept in the source tree.
+From cuda.h, cudaTypedefs.h and nvml.h as their wheels ship them, at build time: an entry point that answers "not
+supported" for each call that is not modelled, the per-thread-default-stream variants of those that are, the table
+behind cuGetProcAddress, and the names of the errors. Nothing of the headers is kept in the source tree.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def read_driver(cuda_h: str, typedefs_h: str) -> Driver:
 def _read_lookup(
     typedefs_h: str, aliases: dict[str, tuple[str, str]], symbols: frozenset[str]
 ) -> Iterable[tuple[str, int, bool, str]]:
-    """Which symbol each (name, CUDA version, per-thread flag) stands for: versions of a name are `name`, `name_v2`, ..."""
+    """Which symbol each (name, CUDA version, per-thread flag) stands for: `name`, then `name_v2`, and so on."""
     versions: dict[tuple[str, bool], dict[int, str]] = {}
     for name, version, variant in _TYPEDEF.findall(_COMMENT.sub(" ", typedefs_h)):
         versions.setdefault((name, bool(variant)), {})[int(version)] = variant
@@ -123,7 +123,7 @@ def write_driver(driver: Driver, defined: frozenset[str]) -> dict[str, str]:
     }
     variants.update(earlier)
     missing = sorted(driver.symbols - defined - set(variants))
-    stubs = ['int emu_not_modelled(const char *name);', *(
+    stubs = ["int emu_not_modelled(const char *name);", *(
         f'__attribute__((visibility("default"))) int {name}(void) {{ return emu_not_modelled("{name}"); }}'
         for name in missing)]  # fmt: skip
     wrappers = ['#include "driver/driver.h"']
@@ -142,7 +142,8 @@ def write_driver(driver: Driver, defined: frozenset[str]) -> dict[str, str]:
     table = [
         "#include <stdbool.h>",
         *(f"extern void {symbol}(void);" for symbol in addressed),
-        "const struct emu_symbol { const char *name; int version; bool per_thread; void (*address)(void); } emu_symbols[] = {",
+        "struct emu_symbol { const char *name; int version; bool per_thread; void (*address)(void); };",
+        "const struct emu_symbol emu_symbols[] = {",
         *rows,
         "};",
         "const unsigned emu_symbol_count = sizeof emu_symbols / sizeof *emu_symbols;",

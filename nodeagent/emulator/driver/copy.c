@@ -145,7 +145,7 @@ static CUresult submit(struct emu_task *task, CUstream stream, bool wait) {
   return result == CUDA_SUCCESS && wait ? emu_wait_stream(stream) : result;
 }
 
-static CUresult copy_box(const CUDA_MEMCPY3D *copy, CUstream stream, bool wait) {
+CUresult emu_copy_box(const CUDA_MEMCPY3D *copy, CUstream stream, bool wait) {
   EMU_ENTER();
   if (!copy) return CUDA_ERROR_INVALID_VALUE;
   struct emu_task task = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .copy = *copy};
@@ -155,14 +155,14 @@ static CUresult copy_box(const CUDA_MEMCPY3D *copy, CUstream stream, bool wait) 
   return result == CUDA_SUCCESS ? submit(&task, stream, wait) : result;
 }
 
-static CUresult copy_line(CUmemorytype to, CUdeviceptr target, CUmemorytype from, CUdeviceptr source, size_t bytes,
+CUresult emu_copy_line(CUmemorytype to, CUdeviceptr target, CUmemorytype from, CUdeviceptr source, size_t bytes,
                           CUstream stream, bool wait) {
   CUDA_MEMCPY3D copy = {.srcMemoryType = from, .dstMemoryType = to, .WidthInBytes = bytes, .Height = 1, .Depth = 1};
   copy.srcDevice = source;
   copy.dstDevice = target;
   copy.srcHost = (const void *)source;
   copy.dstHost = (void *)target;
-  return copy_box(&copy, stream, wait);
+  return emu_copy_box(&copy, stream, wait);
 }
 
 #define HOST CU_MEMORYTYPE_HOST
@@ -170,41 +170,31 @@ static CUresult copy_line(CUmemorytype to, CUdeviceptr target, CUmemorytype from
 #define UNIFIED CU_MEMORYTYPE_UNIFIED
 
 CUresult CUDAAPI cuMemcpy(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
-  return copy_line(UNIFIED, target, UNIFIED, source, bytes, NULL, true);
+  return emu_copy_line(UNIFIED, target, UNIFIED, source, bytes, NULL, true);
 }
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream) {
-  return copy_line(UNIFIED, target, UNIFIED, source, bytes, stream, false);
+  return emu_copy_line(UNIFIED, target, UNIFIED, source, bytes, stream, false);
 }
 CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr target, const void *source, size_t bytes) {
-  return copy_line(DEVICE, target, HOST, (CUdeviceptr)(uintptr_t)source, bytes, NULL, true);
+  return emu_copy_line(DEVICE, target, HOST, (CUdeviceptr)(uintptr_t)source, bytes, NULL, true);
 }
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr target, const void *source, size_t bytes, CUstream stream) {
-  return copy_line(DEVICE, target, HOST, (CUdeviceptr)(uintptr_t)source, bytes, stream, false);
+  return emu_copy_line(DEVICE, target, HOST, (CUdeviceptr)(uintptr_t)source, bytes, stream, false);
 }
 CUresult CUDAAPI cuMemcpyDtoH(void *target, CUdeviceptr source, size_t bytes) {
-  return copy_line(HOST, (CUdeviceptr)(uintptr_t)target, DEVICE, source, bytes, NULL, true);
+  return emu_copy_line(HOST, (CUdeviceptr)(uintptr_t)target, DEVICE, source, bytes, NULL, true);
 }
 CUresult CUDAAPI cuMemcpyDtoHAsync(void *target, CUdeviceptr source, size_t bytes, CUstream stream) {
-  return copy_line(HOST, (CUdeviceptr)(uintptr_t)target, DEVICE, source, bytes, stream, false);
+  return emu_copy_line(HOST, (CUdeviceptr)(uintptr_t)target, DEVICE, source, bytes, stream, false);
 }
 CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
-  return copy_line(DEVICE, target, DEVICE, source, bytes, NULL, false); /* the host does not wait for these */
+  return emu_copy_line(DEVICE, target, DEVICE, source, bytes, NULL, false); /* the host does not wait for these */
 }
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream) {
-  return copy_line(DEVICE, target, DEVICE, source, bytes, stream, false);
+  return emu_copy_line(DEVICE, target, DEVICE, source, bytes, stream, false);
 }
-/* Between devices: the time is spent on the stream's device alone. */
-CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, size_t bytes) {
-  if (emu_check_context(to) != CUDA_SUCCESS || emu_check_context(from) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_CONTEXT;
-  return copy_line(DEVICE, target, DEVICE, source, bytes, NULL, false);
-}
-CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, size_t bytes,
-                                   CUstream stream) {
-  if (emu_check_context(to) != CUDA_SUCCESS || emu_check_context(from) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_CONTEXT;
-  return copy_line(DEVICE, target, DEVICE, source, bytes, stream, false);
-}
-CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D *copy) { return copy_box(copy, NULL, true); }
-CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D *copy, CUstream stream) { return copy_box(copy, stream, false); }
+CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D *copy) { return emu_copy_box(copy, NULL, true); }
+CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D *copy, CUstream stream) { return emu_copy_box(copy, stream, false); }
 
 static CUresult copy_rectangle(const CUDA_MEMCPY2D *flat, CUstream stream, bool wait) {
   if (!flat) return CUDA_ERROR_INVALID_VALUE;
@@ -214,7 +204,7 @@ static CUresult copy_rectangle(const CUDA_MEMCPY2D *flat, CUstream stream, bool 
                         .dstMemoryType = flat->dstMemoryType, .dstHost = flat->dstHost, .dstDevice = flat->dstDevice,
                         .dstArray = flat->dstArray, .dstPitch = flat->dstPitch, .WidthInBytes = flat->WidthInBytes,
                         .Height = flat->Height, .Depth = 1};
-  return copy_box(&copy, stream, wait);
+  return emu_copy_box(&copy, stream, wait);
 }
 CUresult CUDAAPI cuMemcpy2D(const CUDA_MEMCPY2D *copy) { return copy_rectangle(copy, NULL, true); }
 CUresult CUDAAPI cuMemcpy2DUnaligned(const CUDA_MEMCPY2D *copy) { return copy_rectangle(copy, NULL, true); }

@@ -199,6 +199,9 @@ struct emu_move {
 };
 void emu_carry_out(const struct emu_move *move);
 CUresult emu_append_move(CUstream stream, struct emu_device *device, const struct emu_move *move, unsigned launches);
+CUresult emu_copy_box(const CUDA_MEMCPY3D *copy, CUstream stream, bool wait);
+CUresult emu_copy_line(CUmemorytype to, CUdeviceptr target, CUmemorytype from, CUdeviceptr source, size_t bytes,
+                       CUstream stream, bool wait);
 CUresult emu_plan_copy(const CUDA_MEMCPY3D *copy, struct emu_move *move);
 CUresult emu_plan_set(CUdeviceptr at, size_t pitch, uint32_t value, unsigned bytes, size_t width, size_t height,
                       struct emu_move *move);

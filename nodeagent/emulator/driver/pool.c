@@ -136,6 +136,17 @@ CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CU
   return get_pool(pool, location, type, false);
 }
 
+CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool) {
+  EMU_ENTER();
+  if (!location || !EMU_IS(pool, EMU_POOL)) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) return cuDeviceSetMemPool(location->id, pool);
+  CUmemoryPool *found;
+  CUresult result = find_pool(&found, location, type, false);
+  if (result == CUDA_SUCCESS && (*found)->kind != pool->kind) return CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS) *found = pool;
+  return result;
+}
+
 static CUresult allocate(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream stream) {
   if (!at) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture) return emu_not_modelled("stream-ordered allocation while a stream captures");

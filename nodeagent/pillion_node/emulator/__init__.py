@@ -2,8 +2,8 @@
 
     from pillion_node.emulator import Machine, MachineOptions, create, remove, environment
 
-A process started with `environment(path)` finds the emulated driver and NVML instead of the real ones; `Machine.open(path)`
-reads what each of its contexts got and was kept waiting. What the emulation models is in docs/emulated-gpu.md.
+A process started with `environment(path)` finds the emulated driver and NVML instead of the real ones;
+`Machine.open(path)` reads what each of its contexts got and was kept waiting. What is modelled: docs/emulated-gpu.md.
 """
 
 from pillion_node.emulator.layout import EmulatorError, library_directory

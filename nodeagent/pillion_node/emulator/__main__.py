@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     standard = MachineOptions()
     parser = argparse.ArgumentParser(
         prog="python -m pillion_node.emulator",
-        description="A GPU that is not there: processes that find its libraries share its time and memory as on a real one.",
+        description="A GPU that is not there: processes that find its libraries share its time and memory.",
     )
     path = argparse.ArgumentParser(add_help=False)
     path.add_argument("--path", type=Path, help=f"the machine's file (default: ${PATH_VARIABLE}, or {default_path()})")
@@ -63,10 +63,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _describe(device: DeviceSnapshot) -> list[str]:
     wall = max(device.clock_ns - device.started_ns, 1)
+    used, capacity = device.memory_used_bytes / 2**20, device.memory_bytes / 2**20
+    share = f"busy {device.busy_ns / wall:.1%}   switching {device.switching_ns / wall:.1%}"
     lines = [
         f"GPU {device.index}  {device.name}  {device.uuid}",
-        f"  memory {device.memory_used_bytes / 2**20:.0f} of {device.memory_bytes / 2**20:.0f} MiB"
-        f"   busy {device.busy_ns / wall:.1%}   switching {device.switching_ns / wall:.1%}   {device.activity}",
+        f"  memory {used:.0f} of {capacity:.0f} MiB   {share}   {device.activity}",
     ]
     lines += [
         f"  context {c.id}  pid {c.pid}{'' if c.live else ' (ended)'}  busy {c.busy_ns / 1e6:.1f} ms"

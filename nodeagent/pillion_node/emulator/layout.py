@@ -70,7 +70,7 @@ class _Table(ctypes.Structure):
 
 
 def library_directory() -> Path:
-    """Where the emulated libraries are: in this package, or where PILLION_EMULATED_LIBRARIES says (another build of them)."""
+    """Where the emulated libraries are: in this package, or where PILLION_EMULATED_LIBRARIES says (another build)."""
     elsewhere = os.environ.get("PILLION_EMULATED_LIBRARIES")
     return Path(elsewhere) if elsewhere else Path(__file__).resolve().parent.parent / "lib" / "emulated"
 

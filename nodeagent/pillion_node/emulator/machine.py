@@ -50,13 +50,26 @@ class MachineOptions:
     driver_name: str = "615.00.00"
 
 
+# As the C structure has them, behind the number of devices.
+_NUMBERS: Final = (
+    "memory_bytes",
+    "context_bytes",
+    "slice_ns",
+    "switch_ns",
+    "queue_depth",
+    "host_bytes_per_us",
+    "device_bytes_per_us",
+    "default_kernel_ns",
+)
+
+
 class _Options(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_uint64) for name in ("devices", "memory_bytes", "context_bytes", "slice_ns", "switch_ns",
-          "queue_depth", "host_bytes_per_us", "device_bytes_per_us", "default_kernel_ns")),
+        ("devices", ctypes.c_uint64),
+        *((name, ctypes.c_uint64) for name in _NUMBERS),
         ("name", ctypes.c_char_p),
         ("driver_name", ctypes.c_char_p),
-    )  # fmt: skip
+    )
 
 
 def default_path() -> Path:
@@ -98,10 +111,11 @@ def create(path: Path | None = None, options: MachineOptions | None = None) -> P
         if not 0 < len(getattr(options, name).encode()) < 96:
             raise EmulatorError(f"{name} must have 1 to 95 bytes, not {getattr(options, name)!r}")
     given = _Options(
-        options.gpus, options.memory_bytes, options.context_bytes, options.slice_ns, options.switch_ns, options.queue_depth,
-        options.host_bytes_per_us, options.device_bytes_per_us, options.default_kernel_ns,
-        options.name.encode(), options.driver_name.encode(),
-    )  # fmt: skip
+        options.gpus,
+        *(getattr(options, name) for name in _NUMBERS),
+        options.name.encode(),
+        options.driver_name.encode(),
+    )
     error = library().emu_machine_create(os.fsencode(path), ctypes.byref(given))
     if error:
         advice = "; remove it first, or use another path" if Path(path).exists() else ""
@@ -198,7 +212,7 @@ class Machine:
             library().emu_machine_close(self._address)
             self._address = 0
 
-    def __enter__(self) -> Machine:
+    def __enter__(self) -> Machine:  # noqa: PYI034 - Self is in typing from Python 3.11 on
         return self
 
     def __exit__(

@@ -39,7 +39,7 @@ class ContextSnapshot:
         busy_ns: Device time that its work took.
         wait_ns: Time that it had work that could run while another context held the device or a switch was under way.
         wait_in_switch_ns: The part of `wait_ns` that passed in switches.
-        wait_on_ns: The parts of `wait_ns` by the id of the context that caused them; id 0: contexts that have been forgotten.
+        wait_on_ns: The parts of `wait_ns` by the id of the context that caused them; 0 for those that are forgotten.
         pending_ns: Queued work.
         pending_launches: What is queued of it, as the launch-queue depth counts.
         launches: Kernels submitted one by one.
@@ -141,7 +141,7 @@ class DeviceRecord:
     Attributes:
         device: The state at one moment.
         history: The last 16,384 spans until then, oldest first. Idle time is what lies between them.
-        inputs: The last 65,536 inputs until then, oldest first. From all of them the model's answers can be computed anew.
+        inputs: The last 65,536 inputs until then, oldest first. All of them tell what the model must answer.
     """
 
     device: DeviceSnapshot
@@ -195,8 +195,8 @@ def read_device(index: int, head: bytes, contexts: bytes, processes: bytes) -> D
     table = tables()["emu_device_head"]
     found = _contexts(contexts)
     resident = table.word(head, "resident")
-    plain = ("slice_ns", "switch_ns", "queue_depth", "memory_bytes", "started_ns", "clock_ns", "busy_ns", "switching_ns",
-             "idle_ns", "switches")  # fmt: skip
+    settings = ("slice_ns", "switch_ns", "queue_depth", "memory_bytes")
+    plain = (*settings, "started_ns", "clock_ns", "busy_ns", "switching_ns", "idle_ns", "switches")
     return DeviceSnapshot(
         index=index,
         uuid=f"GPU-{uuids.UUID(bytes=b''.join(word.to_bytes(8, 'little') for word in table.words(head, 'uuid')))}",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from pillion_node import emulator
 from pillion_node.emulator.layout import library, library_directory, tables
 from pillion_node.emulator.snapshot import DeviceRecord, read_device, read_history, read_inputs
@@ -131,7 +132,9 @@ class ModelDevice:
             self.put(name, value)
 
     def put(self, name, value):
-        self.memory[(at := tables()["emu_device_head"].fields[name].offset_bytes) : at + 8] = value.to_bytes(8, "little")
+        self.memory[(at := tables()["emu_device_head"].fields[name].offset_bytes) : at + 8] = value.to_bytes(
+            8, "little"
+        )
 
     def call(self, name, *arguments, result=ctypes.c_uint64):
         function = getattr(library(), name)
@@ -171,7 +174,9 @@ class ModelDevice:
 
     def record(self):
         history = read_history(self.rows("emu_span", 0, self.counter("history_count")))
-        return DeviceRecord(self.snapshot(), history, read_inputs(self.rows("emu_input", 0, self.counter("input_count"))))
+        return DeviceRecord(
+            self.snapshot(), history, read_inputs(self.rows("emu_input", 0, self.counter("input_count")))
+        )
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Graphs: captured or built by hand, launched as one submission; and what capture forbids."""
 
 import pytest
+
 from pillion_node.emulator import Machine
 
 MS = 1_000_000

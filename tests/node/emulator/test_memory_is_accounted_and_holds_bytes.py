@@ -1,6 +1,7 @@
 """Capacity, accounts and contents of the emulated memory."""
 
 import pytest
+
 from pillion_node.emulator import Machine
 
 MIB = 1 << 20
@@ -44,6 +45,35 @@ def test_bytes_come_back_through_every_kind_of_copy(machine, client):
         """,
     ).finish()
     assert said == [True, "0403020104030201", True, "04030201", True]
+
+
+def test_bytes_come_back_through_arrays_and_batches(machine, client):
+    said = client(
+        machine,
+        """
+        import ctypes
+        context()
+        shape = d.CUDA_ARRAY_DESCRIPTOR()
+        shape.Width, shape.Height, shape.NumChannels = 64, 4, 1
+        shape.Format = d.CUarray_format.CU_AD_FORMAT_UNSIGNED_INT8
+        array = ok(d.cuArrayCreate(shape))
+        source, back = bytes(range(64)), bytearray(64)
+        ok(d.cuMemcpyHtoA(array, 0, source, 64))
+        a, b = ok(d.cuMemAlloc(64)), ok(d.cuMemAlloc(64))
+        ok(d.cuMemcpyAtoD(a, array, 0, 64))
+        ok(d.cuMemcpyDtoA(array, 8, a, 8))
+        s = ok(d.cuStreamCreate(1))
+        attributes = d.CUmemcpyAttributes()
+        attributes.srcAccessOrder = d.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+        ok(d.cuMemcpyBatchAsync([b, d.CUdeviceptr(int(b) + 32)], [a, a], [32, 32], 2, [attributes], [0], 1, s))
+        ok(d.cuStreamSynchronize(s))
+        ok(d.cuMemcpyDtoH(back, b, 64))
+        array_back = bytearray(16)
+        ok(d.cuMemcpyAtoH(array_back, array, 0, 16))
+        say(bytes(back) == source[:32] * 2, array_back[8:].hex())
+        """,
+    ).finish()
+    assert said == [True, bytes(range(8)).hex()]
 
 
 def test_a_copy_behind_a_host_function_sees_what_it_wrote(machine, client):

@@ -6,6 +6,7 @@ import signal
 import time
 
 import pytest
+
 from pillion_node.emulator import Machine
 
 MS = 1_000_000
@@ -81,7 +82,10 @@ def test_waiting_is_exact_for_a_high_step_beside_a_busy_low_one(machine, client,
 
 def test_killed_processes_leave_nothing_behind(machine, client):
     clients = [
-        client(machine, "context()\nok(d.cuMemAlloc(100 << 20))\nf = kernel(b'spin_50us')\nsay('up')\nwhile True: launch(f, 0)")
+        client(
+            machine,
+            "context()\nok(d.cuMemAlloc(100 << 20))\nf = kernel(b'spin_50us')\nsay('up')\nwhile True: launch(f, 0)",
+        )
         for _ in range(3)
     ]
     survivor = client(machine, BUSY)
@@ -103,7 +107,7 @@ def test_killed_processes_leave_nothing_behind(machine, client):
 
 def test_killing_at_random_moments_never_stops_the_others(machine, client):
     """A process that dies with a lock in its hand, in the middle of a step, costs the others nothing but that step."""
-    chance = random.Random(os.getpid())  # noqa: S311 - moments, not secrets
+    chance = random.Random(os.getpid())
     survivor = client(
         machine,
         """
@@ -120,7 +124,9 @@ def test_killing_at_random_moments_never_stops_the_others(machine, client):
     )
     survivor.hear()
     for _ in range(12):
-        victim = client(machine, "context()\nf = kernel(b'k_1us')\nsay('up')\nwhile True: launch(f, 0); d.cuStreamQuery(0)")
+        victim = client(
+            machine, "context()\nf = kernel(b'k_1us')\nsay('up')\nwhile True: launch(f, 0); d.cuStreamQuery(0)"
+        )
         victim.hear()
         time.sleep(chance.random() * 0.02)
         victim.kill()

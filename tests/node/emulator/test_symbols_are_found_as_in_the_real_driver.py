@@ -1,9 +1,8 @@
 """Every way by which programs look driver calls up, and what is not modelled says so."""
 
 import os
-import signal
 
-import pytest
+from pillion_node.emulator import library_directory
 
 CTYPES = """
 import ctypes, json, os, sys
@@ -65,7 +64,8 @@ def test_every_call_of_the_header_is_there_and_unmodelled_ones_say_so(machine, c
     out, errors = said.process.communicate()
     assert out.strip() == "[[null, 801, 801, 801]]"
     assert errors.splitlines() == [
-        f"pillion emulated GPU: {name} is not modelled" for name in ("cuIpcGetMemHandle", "cuTexObjectCreate", "cuMulticastCreate")
+        f"pillion emulated GPU: {name} is not modelled"
+        for name in ("cuIpcGetMemHandle", "cuTexObjectCreate", "cuMulticastCreate")
     ]
 
 
@@ -177,12 +177,9 @@ def test_threads_share_a_context(machine, client):
     assert said == "done"
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
 def test_the_libraries_are_silent_and_export_nothing_else(machine):
-    from pillion_node.emulator import library_directory
-
     symbols = {}
     for name, prefix in (("libcuda.so.1", b"cu"), ("libnvidia-ml.so.1", b"nvml")):
-        raw = os.popen(f"nm -D --defined-only {library_directory() / name}").read().split()[2::3]  # noqa: S605
+        raw = os.popen(f"nm -D --defined-only {library_directory() / name}").read().split()[2::3]
         symbols[name] = [symbol for symbol in raw if not symbol.encode().startswith(prefix)]
     assert symbols == {"libcuda.so.1": [], "libnvidia-ml.so.1": []}

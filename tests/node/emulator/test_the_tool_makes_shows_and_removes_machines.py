@@ -6,21 +6,29 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pillion_node
 import pytest
+
+import pillion_node
 from pillion_node import emulator
 from pillion_node.emulator.__main__ import main
 
 
 def test_create_show_remove(tmp_path, capsys):
     path = tmp_path / "gpu"
-    assert main(["create", "--path", str(path), "--gpus", "2", "--memory", "24Gi", "--slice", "1ms", "--switch", "20us"]) == 0
+    assert (
+        main(["create", "--path", str(path), "--gpus", "2", "--memory", "24Gi", "--slice", "1ms", "--switch", "20us"])
+        == 0
+    )
     assert f"PILLION_EMULATED_GPU={path}" in capsys.readouterr().out
     assert main(["show", "--path", str(path), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert [(d["memory_bytes"], d["slice_ns"], d["switch_ns"], d["contexts"]) for d in shown] == [(24 << 30, 1_000_000, 20_000, [])] * 2
+    assert [(d["memory_bytes"], d["slice_ns"], d["switch_ns"], d["contexts"]) for d in shown] == [
+        (24 << 30, 1_000_000, 20_000, [])
+    ] * 2
     assert main(["show", "--path", str(path)]) == 0
-    assert re.match(r"GPU 0  Pillion Emulated GPU  GPU-[0-9a-f-]{36}\n  memory 0 of 24576 MiB   busy 0.0%", capsys.readouterr().out)
+    assert re.match(
+        r"GPU 0  Pillion Emulated GPU  GPU-[0-9a-f-]{36}\n  memory 0 of 24576 MiB   busy 0.0%", capsys.readouterr().out
+    )
     assert main(["remove", "--path", str(path)]) == 0
     assert not path.exists()
 

@@ -4,6 +4,8 @@ import importlib.util
 
 import pytest
 
+from pillion_node.emulator import Machine
+
 
 def test_pynvml_lists_the_devices(machine_at, client):
     path = machine_at(gpus=3, memory_bytes=4 << 30)
@@ -114,8 +116,6 @@ def test_cuda_core_allocates_launches_and_builds_graphs(machine, client):
         ''',
     ).finish()
     assert said == ["Pillion Emulated GPU", [8, 0], 1024, ["called"]]
-    from pillion_node.emulator import Machine
-
     with Machine.open(machine) as opened:
         (context,) = opened.snapshot().contexts
     assert (context.launches, context.graph_launches, context.units_done) == (1, 3, 11)
