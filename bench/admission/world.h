@@ -41,7 +41,9 @@ size_t world_setup_size(void);
 size_t world_result_size(void);
 void world_run(const struct world_setup *setup, struct world_result *result);
 
-/* Nanoseconds per call of admit_decide: no high step about, beside an idle one with 4 in flight, beside a busy one. */
-void world_cost(uint64_t calls, double *no_high_ns, double *idle_high_ns, double *busy_high_ns);
+/* Nanoseconds per call of admit_decide: no high step about; beside an idle one with enough in flight, with the next unit due,
+ * with nothing in this pause yet; beside a busy one. */
+enum { WORLD_COSTS = 5 };
+void world_cost(uint64_t calls, double costs_ns[WORLD_COSTS]);
 
 #endif

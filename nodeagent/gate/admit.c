@@ -281,12 +281,13 @@ static struct admit_answer open_pause(struct admit *admit, struct admit_estimate
   int64_t sure_units = admit_most((sure_ns - switch_ns) / unit.usual_ns, 1);
   int64_t sure_rate = sure_units * unit.usual_ns * ADMIT_ONE / admit_most(stolen_ns, 1);
   int64_t covering_ns = lead_ns + unit.usual_ns + switch_ns;
-  if (2 * sure_rate < rate && admit_credit_can_save(&admit->credit, covering_ns))
+  if (2 * sure_rate < rate && unit.known && covering_ns <= admit_credit_most_saved(&admit->credit))
     stolen_ns = admit_most(stolen_ns, covering_ns);
   return buy(admit, rate, stolen_ns, 0, latest_ns);
 }
 
-static struct admit_answer decide_in_pause(struct admit *admit, struct queue queue, struct admit_estimate unit) {
+static struct admit_answer decide_in_pause(struct admit *admit, struct queue queue, struct admit_estimate unit,
+                                           uint32_t nodes) {
   const struct admit_terms *terms = &admit->terms;
   int64_t lead_ns = lead_of(admit), switch_ns = (int64_t)terms->switch_ns;
   if (queue.quick_ns > lead_ns) return wait_for(admit, queue.quick_ns - lead_ns, ADMIT_FED);
@@ -299,6 +300,8 @@ static struct admit_answer decide_in_pause(struct admit *admit, struct queue que
     return wait_for(admit, within_a_look(elapsed_ns / 4), ADMIT_STALL);
   int64_t after_ns = admit_pauses_overrun(&admit->pauses, elapsed_ns, work_ns);
   int64_t stolen_ns = admit_most(after_ns + switch_ns, worst_ns);
+  if (!unit.known && nodes <= 1) /* a guess must not keep a kernel from ever being tried */
+    stolen_ns = admit_least(stolen_ns, admit_credit_most_saved(&admit->credit));
   if (cold) return open_pause(admit, unit, elapsed_ns, sure_ns, stolen_ns);
   int64_t before_ns = queue.usual_ns ? admit_pauses_overrun(&admit->pauses, elapsed_ns, queue.usual_ns) : 0;
   int64_t rate = unit.usual_ns * ADMIT_ONE / admit_most(after_ns - before_ns, 1);
@@ -323,7 +326,8 @@ struct admit_answer admit_decide(struct admit *admit, uint64_t now_ns, const str
   if (admit->in_flight && !expected.known) return wait_for(admit, within_a_look(queue.quick_ns), ADMIT_ONE_AT_A_TIME);
   if (admit->in_flight && !admit->high_busy && queue.overdue_ns > lead_of(admit) + admit->flight[0].usual_ns / 4)
     return wait_for(admit, within_a_look(queue.overdue_ns / 4), ADMIT_OVERDUE);
-  return admit->high_busy ? decide_beside_busy(admit, queue, expected) : decide_in_pause(admit, queue, expected);
+  if (admit->high_busy) return decide_beside_busy(admit, queue, expected);
+  return decide_in_pause(admit, queue, expected, unit->nodes);
 }
 
 size_t admit_size(void) { return sizeof(struct admit); }

@@ -37,12 +37,10 @@ void admit_credit_earn(struct admit_credit *credit, uint64_t now_ns) {
   if (credit->credit_ns < most_ns) credit->credit_ns = admit_least(credit->credit_ns + (int64_t)(earned / PPB), most_ns);
 }
 
-bool admit_credit_can_save(const struct admit_credit *credit, int64_t stolen_ns) {
-  return stolen_ns <= SAVED_BUCKETS * credit->bucket_ns;
-}
+int64_t admit_credit_most_saved(const struct admit_credit *credit) { return SAVED_BUCKETS * credit->bucket_ns; }
 
 void admit_credit_save(struct admit_credit *credit, int64_t stolen_ns) {
-  if (admit_credit_can_save(credit, stolen_ns)) credit->saving_ns = stolen_ns;
+  if (stolen_ns <= admit_credit_most_saved(credit)) credit->saving_ns = stolen_ns;
 }
 
 int64_t admit_credit_earning_ns(const struct admit_credit *credit, int64_t credit_ns) {

@@ -50,8 +50,8 @@ void admit_credit_terms(struct admit_credit *credit, const struct admit_terms *t
 void admit_credit_earn(struct admit_credit *credit, uint64_t now_ns);
 void admit_credit_charge(struct admit_credit *credit, int64_t stolen_ns);
 
-/* Is it within what may be saved up? */
-bool admit_credit_can_save(const struct admit_credit *credit, int64_t stolen_ns);
+/* How much may be saved up for one unit. */
+int64_t admit_credit_most_saved(const struct admit_credit *credit);
 
 /* Let credit grow to `stolen_ns` if that may be saved and the bucket is too small for it; 0: the bucket will do. */
 void admit_credit_save(struct admit_credit *credit, int64_t stolen_ns);

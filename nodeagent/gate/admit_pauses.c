@@ -50,7 +50,8 @@ int64_t admit_pauses_overrun(const struct admit_pauses *pauses, int64_t elapsed_
 int64_t admit_pauses_surely(const struct admit_pauses *pauses, int64_t elapsed_ns) {
   uint32_t over = count_upto(pauses, elapsed_ns);
   uint32_t longer = pauses->count - over;
-  return longer < 8 ? elapsed_ns / 16 : pauses->sorted_ns[over] - elapsed_ns;
+  int64_t least_ns = longer ? pauses->sorted_ns[over] - elapsed_ns : ADMIT_LONGEST_NS;
+  return longer < 8 ? admit_least(least_ns, elapsed_ns / 64) : least_ns;
 }
 
 enum { SAMPLES = 16, PLANS = 4 };

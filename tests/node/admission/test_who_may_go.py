@@ -129,6 +129,20 @@ def test_a_unit_never_seen_before_goes_alone(tenant):
     assert admit.decide(now_ns + 151_000, 99).go
 
 
+def test_a_new_kernel_is_tried_though_the_guess_is_more_than_can_ever_be_saved(tenant):
+    """A sixteenth of 0.1 %: ten buckets hold 0.18 ms, a new kernel is guessed at 0.5 ms, any pause may be shorter."""
+    admit = tenant(max_slowdown_ppm=1_000, budget_ppm=62_500)
+    now_ns = 0
+    for turn in range(4_000):
+        admit.high_busy(now_ns, now_ns)
+        now_ns += 5 * MS
+        admit.high_idle(now_ns, now_ns)
+        if admit.decide(now_ns + 1).go:
+            break
+        now_ns += 20_000 + turn * 7_919_000 % (30 * MS)
+    assert 0 < turn < 3_999
+
+
 def test_an_unknown_graph_counts_as_its_nodes_times_what_kernels_take(tenant):
     admit = tenant(high=False)
     assert admit.expected_ns(unit_id=5, nodes=20) == 20 * admit.expected_ns(unit_id=6, nodes=1) == 10 * MS
