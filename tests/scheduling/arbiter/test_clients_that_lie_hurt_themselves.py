@@ -101,3 +101,19 @@ def test_a_huge_device_time_counts_for_one_window_at_most(policy):
         states.append(decision.grant("s").state)
     assert states[0] is not LeaseState.RUN
     assert states[-1] is LeaseState.RUN
+
+
+def test_a_client_that_drains_after_all_is_forgiven_within_ten_seconds(policy):
+    state = State(Gpu(80 << 30), (Tenant("honest", policy(share=900)), Tenant("late", policy(share=100))))
+    _, state = play(state, [Report(runnable=True, in_flight=1)], 10_000, ["honest"])
+    held, now_ms = 0, 10_000
+    for now_ms in range(10_000, 23_000):
+        reports = {
+            tenant.id: Report(runnable=True, acknowledged_epoch=tenant.standing.lease.epoch) for tenant in state.tenants
+        }
+        decision = decide(state.reported(reports), now_ms * MS)
+        state = decision.state
+        held += decision.grant("late").state is not LeaseState.STOP
+    # For the ten seconds it owes the other ninety. It waits for ten, in which the other has what ten seconds are worth
+    # to both, nine of its own; then it has its tenth of the four that are left.
+    assert 370 <= held <= 430

@@ -5,7 +5,17 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pillion.scheduling.arbiter import Gpu, LeaseState, Report, State, Tenant, decide, running
+from pillion.scheduling.arbiter import (
+    Gpu,
+    Lease,
+    LeaseState,
+    Report,
+    Standing,
+    State,
+    Tenant,
+    decide,
+    running,
+)
 
 MS = 1_000_000
 TIERS = ["high", "normal", "low"]
@@ -130,3 +140,31 @@ def test_a_thousand_tenants_have_turns_one_after_the_other(policy):
     normal = {tenant.id for tenant in tenants if tenant.policy.tier.value == "normal"}
     assert set(seen) <= normal
     assert now <= 60 * 4 * MS
+
+
+def test_an_agent_that_was_restarted_adopts_its_clients_without_a_pause(policy):
+    def found(name, tier, state, epoch):
+        report = Report(runnable=True, in_flight=2, acknowledged_epoch=epoch, device_ns=10**15, stolen_ns=10**15)
+        lease = Lease(epoch=epoch, state=state, since_ns=10**9)
+        return Tenant(name, policy(tier, share=300), report=report, standing=Standing(lease=lease))
+
+    tenants = (
+        found("h", "high", LeaseState.RUN, 7),
+        found("n", "normal", LeaseState.RUN, 40),
+        found("g", "low", LeaseState.STOP, 3),
+    )
+    decision = decide(State(Gpu(80 << 30), tenants), 10**9)
+    assert [(grant.tenant_id, grant.epoch, grant.state, grant.budget_ppm) for grant in decision.grants] == [
+        ("h", 7, LeaseState.RUN, None), ("n", 40, LeaseState.RUN, 10_000), ("g", 3, LeaseState.STOP, 0),
+    ]  # fmt: skip
+
+
+def test_two_lower_leases_that_are_found_running_become_one(policy):
+    running_lease = Standing(lease=Lease(epoch=1, state=LeaseState.RUN, since_ns=10**9))
+    tenants = tuple(
+        Tenant(name, policy(share=300), report=Report(runnable=True, acknowledged_epoch=1), standing=running_lease)
+        for name in "ab"
+    )
+    decision = decide(State(Gpu(80 << 30), tenants), 10**9)
+    assert len(running(decision.grants)) == 1
+    assert [grant.state for grant in decision.grants if grant.state is LeaseState.DRAIN] == [LeaseState.DRAIN]

@@ -161,7 +161,7 @@ class Tenant(NamedTuple):
         residence_since_ns: Since when; for a restore that failed, when it failed.
         pending: The action under way on it.
         failed: Actions that failed and are not tried again until the caller forgets them.
-        standing: The arbiter's memory of it.
+        standing: The arbiter's memory of it. An agent that adopts a running client begins with the lease in its page.
     """
 
     id: str
@@ -185,6 +185,7 @@ class Tuning(NamedTuple):
         shortest_quantum_ns: And at least, however few wait.
         quantum_switches: A quantum is at least this many switch costs long.
         longest_round_ns: However many wait, each has its turn about once in this, so that windows hold whole rounds.
+        longest_debt_ns: Who held too long waits for at most this before its next turn.
         linger_ns: How long an idle holder keeps the lease while others wait.
         drain_timeout_ns: After this a drain has failed and the next one gets the lease.
         unresponsive_ns: After this, a drain that has failed is enforced from outside the process.
@@ -204,6 +205,7 @@ class Tuning(NamedTuple):
     shortest_quantum_ns: int = 3_000_000
     quantum_switches: int = 60
     longest_round_ns: int = 250_000_000
+    longest_debt_ns: int = 10_000_000_000
     linger_ns: int = 1_000_000
     drain_timeout_ns: int = 100_000_000
     unresponsive_ns: int = 5_000_000_000

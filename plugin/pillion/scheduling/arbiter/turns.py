@@ -23,20 +23,22 @@ def queue_up(seats: list[Seat], state: State, now_ns: int) -> tuple[int, int, in
         Where each tier's queue stands now.
     """
     least: list[int | None] = [None, None, None]
+    weights = [0, 0, 0]
     for seat in seats:
         seat.contends = seat.wants and not seat.blocked and not seat.overrun
+        weights[seat.rank] += seat.weight if seat.contends else 0
         if seat.contends and seat.tenant.standing.contending:
             first = least[seat.rank]
             least[seat.rank] = seat.virtual_ns if first is None else min(first, seat.virtual_ns)
     marks = [max(mark, mark if first is None else first) for mark, first in zip(state.virtual_ns, least, strict=True)]
-    window_ns = state.tuning.window_ns
     for seat in seats:
         if seat.contends != seat.tenant.standing.contending:
             seat.since_ns = now_ns
             if seat.contends:
                 seat.virtual_ns = max(seat.virtual_ns, marks[seat.rank])
-        # No debt outlives a window: whatever has happened, clocks that jumped included, is then forgotten.
-        seat.virtual_ns = min(seat.virtual_ns, marks[seat.rank] + window_ns * 1000 // seat.weight)
+        if seat.contends:
+            longest = state.tuning.longest_debt_ns * 1000 // weights[seat.rank]  # by so much the queue moves on in it
+            seat.virtual_ns = min(seat.virtual_ns, marks[seat.rank] + longest)
     return marks[0], marks[1], marks[2]
 
 
@@ -89,11 +91,13 @@ def elect(seats: list[Seat], state: State, now_ns: int) -> int:
         When this may change by itself.
     """
     lower = [seat for seat in seats if seat.rank > 0]
-    holder = next((seat for seat in lower if seat.state is LeaseState.RUN), None)
+    holder = min(
+        (seat for seat in lower if seat.state is LeaseState.RUN and not seat.blocked), key=_first, default=None
+    )
     rivals = [seat for seat in lower if seat.contends]
-    if holder is not None and holder.blocked:
-        _revoke(holder, now_ns)
-        holder = None
+    for seat in lower:
+        if seat is not holder:
+            _revoke(seat, now_ns)
     if not rivals:
         return NEVER_NS
     chosen, wake_ns = _elect(holder, rivals, state, now_ns)
