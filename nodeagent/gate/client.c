@@ -39,18 +39,11 @@ static _Atomic bool joined; /* tried, that is */
 static bool keeping;
 static _Atomic bool ending;
 static int connection = -1, bell = -1, activity = -1;
-static struct stat connection_is, activity_is;
+static struct stat connection_is, activity_is, bell_is;
 static uint64_t retry_ns;
 
 void gate_keeper_pause(void) { pthread_mutex_lock(&keeper_lock); }
 void gate_keeper_resume(void) { pthread_mutex_unlock(&keeper_lock); }
-
-void gate_wake_keeper(void) {
-  if (!atomic_exchange(&gate_keeper_dozes, false)) return;
-  uint64_t one = 1;
-  ssize_t written = write(bell, &one, sizeof one);
-  (void)written; /* full: it rings already */
-}
 
 /* ---- descriptors: programs close and reuse numbers that they did not open ---- */
 
@@ -66,6 +59,18 @@ static int out_of_the_way(int descriptor) {
   if (moved < 0) return descriptor;
   close(descriptor);
   return moved;
+}
+
+void gate_wake_keeper(void) {
+  if (!atomic_exchange(&gate_keeper_dozes, false) || !is_still(bell, &bell_is)) return;
+  uint64_t one = 1;
+  ssize_t written = write(bell, &one, sizeof one);
+  (void)written; /* full: it rings already */
+}
+
+static void make_bell(void) {
+  bell = out_of_the_way(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (bell >= 0) fstat(bell, &bell_is);
 }
 
 static void hang_up(void) {
@@ -151,7 +156,7 @@ static bool take_pages(struct arrival *arrival) {
   struct pillion_client *client = map(arrival->descriptors[1], PROT_READ | PROT_WRITE, NULL);
   struct pillion_ledger *ledger = map(arrival->descriptors[2], PROT_READ | PROT_WRITE, NULL);
   struct pillion_activity *marks = expected == 4 ? map(arrival->descriptors[3], PROT_READ | PROT_WRITE, NULL) : NULL;
-  bool good = lease && client && ledger && (marks || expected == 3) && lease->magic == PILLION_MAGIC && lease->version == PILLION_PROTOCOL;
+  bool good = lease && client && ledger && (marks || expected == 3) && gate_lease_is_whole(lease);
   if (lease) munmap((void *)(uintptr_t)lease, PILLION_PAGE_BYTES);
   if (!good) {
     if (client) munmap(client, PILLION_PAGE_BYTES);
@@ -269,13 +274,14 @@ static void *keep(void *unused) {
   uint64_t busy_until_ns = 0;
   while (!ending) {
     bool here = is_still(connection, &connection_is);
+    if (!is_still(bell, &bell_is)) make_bell();
     struct pollfd watched[2] = {{bell, POLLIN, 0}, {here ? connection : -1, POLLIN, 0}};
     if (wait_ms == DOZE_MS) gate_keeper_dozes = true;
     poll(watched, 2, wait_ms);
     bool rung = gate_keeper_dozes == false && wait_ms == DOZE_MS;
     gate_keeper_dozes = false;
     uint64_t now_ns = gate_now(), rings;
-    if (watched[0].revents & POLLIN && read(bell, &rings, sizeof rings) < 0) rung = true;
+    if (watched[0].revents & POLLIN && is_still(bell, &bell_is)) rung = read(bell, &rings, sizeof rings) > 0;
     if (rung) busy_until_ns = now_ns + awake_ns;
     bool heard = false;
     pthread_mutex_lock(&join_lock);
@@ -291,7 +297,7 @@ static void start_keeper(void) {
   sigset_t all, before;
   pthread_attr_t attributes;
   pthread_t thread;
-  bell = out_of_the_way(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  make_bell();
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_init(&attributes);

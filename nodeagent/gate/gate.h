@@ -130,6 +130,7 @@ struct gate_permit {
 struct gate_permit gate_look_at_lease(uint64_t now_ns);
 extern bool gate_agent_lost; /* its socket hung up */
 extern struct admit gate_admit;
+bool gate_lease_is_whole(const struct pillion_lease *page);
 void gate_lease_joined(void); /* another lease page was mapped */
 extern bool gate_untracked;   /* the gate was open: what was submitted meanwhile is not known */
 void gate_drained(uint64_t now_ns); /* nothing is in flight */

@@ -16,7 +16,8 @@ pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static const uint64_t longest_wait_ns = 50000000; /* then look again, whatever happened to the agent */
 static const uint64_t precise_below_ns = 5000000; /* shorter waits are worth a system call for a better timer */
 static const unsigned precise_slack_ns = 1000;
-enum { READ_ATTEMPTS = 1000, ORPHAN_CAP = 8 };
+enum { READ_ATTEMPTS = 1000, ORPHAN_CAP = 8, ORPHAN_PPM = 20000 };
+static const uint64_t orphan_period_ns = 100000000;
 
 static struct pillion_lease seen;
 static bool have_seen;
@@ -39,17 +40,22 @@ static uint64_t load64(const uint64_t *word) {
 }
 
 /* False if the writer is at it all the while, or died there: the lease as last seen holds on. */
-static bool read_lease(struct pillion_lease *lease) {
-  const uint64_t *from = (const uint64_t *)&gate_lease.lease;
+static bool read_lease(const struct pillion_lease *page, struct pillion_lease *lease) {
+  const uint64_t *from = (const uint64_t *)page;
   uint64_t *to = (uint64_t *)lease;
   for (int attempt = 0; attempt < READ_ATTEMPTS; attempt++) {
-    uint32_t before = load32(&gate_lease.lease.sequence);
+    uint32_t before = load32(&page->sequence);
     if (before & 1) continue;
     for (size_t k = 0; k < sizeof *lease / sizeof *to; k++) to[k] = load64(&from[k]);
     atomic_thread_fence(memory_order_acquire);
-    if (load32(&gate_lease.lease.sequence) == before) return true;
+    if (load32(&page->sequence) == before) return true;
   }
   return false;
+}
+
+bool gate_lease_is_whole(const struct pillion_lease *page) {
+  struct pillion_lease lease;
+  return page->magic == PILLION_MAGIC && page->version == PILLION_PROTOCOL && read_lease(page, &lease);
 }
 
 void gate_pass_freely(void) {
@@ -60,6 +66,7 @@ void gate_lease_joined(void) {
   have_seen = false;
   gate_agent_lost = false;
   gate_untracked = true; /* it passed freely until now */
+  gate_look_at_lease(gate_now());
 }
 
 static void take_in(const struct pillion_lease *lease, uint64_t now_ns) {
@@ -98,9 +105,10 @@ static void tell(enum admit_lease lease, uint64_t now_ns) {
 /* Alone: this process's own part of each period. */
 static struct gate_permit permit_of_orphan(uint64_t now_ns) {
   struct gate_permit permit = {.cap = seen.in_flight_cap ? seen.in_flight_cap : ORPHAN_CAP, .until_ns = now_ns + longest_wait_ns};
-  uint64_t period_ns = seen.duty_period_ns, length_ns = period_ns / 1000000 * seen.duty_ppm;
-  if (!period_ns || !length_ns) return permit;
-  uint64_t place_ns = (now_ns + period_ns - period_ns / 1000000 * (seen.duty_phase_ppm % 1000000)) % period_ns;
+  bool given = seen.duty_period_ns && seen.duty_ppm; /* if not, a small part: nobody sleeps for ever */
+  uint64_t period_ns = given ? seen.duty_period_ns : orphan_period_ns;
+  uint64_t length_ns = period_ns * (given ? seen.duty_ppm : ORPHAN_PPM) / 1000000;
+  uint64_t place_ns = (now_ns + period_ns - period_ns * (seen.duty_phase_ppm % 1000000) / 1000000) % period_ns;
   permit.may_submit = place_ns < length_ns;
   if (!permit.may_submit && now_ns + period_ns - place_ns < permit.until_ns) permit.until_ns = now_ns + period_ns - place_ns;
   return permit;
@@ -110,7 +118,7 @@ struct gate_permit gate_look_at_lease(uint64_t now_ns) {
   uint32_t news = load32(&gate_lease.lease.news);
   if (!have_seen || news != seen_news) {
     struct pillion_lease lease = {0};
-    if (read_lease(&lease)) {
+    if (read_lease(&gate_lease.lease, &lease)) {
       seen_news = news;
       take_in(&lease, now_ns);
     }
