@@ -210,7 +210,7 @@ static void end(struct emu_capture *capture, CUcontext context) {
   }
   struct emu_capture **link = &captures;
   while (*link != capture) link = &(*link)->next;
-  *link = capture->next;
+  __atomic_store_n(link, capture->next, __ATOMIC_RELEASE); /* others ask without the lock if there is any */
   free(capture);
 }
 

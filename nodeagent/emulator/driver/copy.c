@@ -80,16 +80,15 @@ static CUresult plan_end(CUmemorytype type, const void *host, CUdeviceptr device
   extent = (copy->Depth - 1) * end->slice + (copy->Height - 1) * pitch + copy->WidthInBytes;
   if (type == CU_MEMORYTYPE_HOST) return CUDA_SUCCESS;
   emu_lock();
-  struct emu_range *range = emu_find_range((uintptr_t)end->at, extent);
-  bool starts_inside = range || emu_find_range((uintptr_t)end->at, 1);
+  const struct emu_range *range = emu_find_range((uintptr_t)end->at, extent);
+  bool known = range != NULL;
+  bool starts_inside = known || emu_find_range((uintptr_t)end->at, 1);
+  if (known) end->host = range->kind == EMU_HOST_MEMORY || range->kind == EMU_REGISTERED_MEMORY;
   emu_unlock();
-  if (range)
-    end->host = range->kind == EMU_HOST_MEMORY || range->kind == EMU_REGISTERED_MEMORY;
-  else if (type == CU_MEMORYTYPE_UNIFIED && !starts_inside)
-    end->host = true; /* pageable host memory, which no one has told the driver of */
-  else
-    return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
+  if (known) return CUDA_SUCCESS;
+  /* Pageable host memory, which no one has told the driver of, is for the unified calls alone. */
+  end->host = true;
+  return type == CU_MEMORYTYPE_UNIFIED && !starts_inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult emu_plan_copy(const CUDA_MEMCPY3D *copy, struct emu_move *move) {
