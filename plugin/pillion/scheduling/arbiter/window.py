@@ -42,6 +42,8 @@ def add(usage: Usage, since_ns: int, until_ns: int, spent_ns: int, window_ns: in
     if spent_ns <= 0 or until_ns <= since_ns:
         return usage
     part_ns = _part_ns(window_ns)
+    if usage.parts and usage.parts[-1] >= (until_ns - 1) // part_ns:
+        return Usage(usage.parts, usage.before_ns, usage.total_ns + spent_ns)
     oldest = bisect_left(usage.parts, (until_ns - window_ns) // part_ns)
     parts, before = list(usage.parts[oldest:]), list(usage.before_ns[oldest:])
     base_ns, total = usage.total_ns, usage.total_ns
