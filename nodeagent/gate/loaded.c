@@ -12,6 +12,7 @@ struct tables {
   const uint32_t *gnu_hash, *sysv_hash;
   const ElfW(Rela) * rela, *plt_rela;
   size_t rela_bytes, plt_bytes;
+  bool has_own_path, has_path_for_others;
 };
 
 /* glibc and musl differ in whether they relocate the addresses in PT_DYNAMIC; the vdso's are never relocated. */
@@ -36,6 +37,8 @@ static bool read_tables(const struct dl_phdr_info *info, struct tables *tables) 
       case DT_RELASZ: tables->rela_bytes = entry->d_un.d_val; break;
       case DT_JMPREL: tables->plt_rela = place(info, entry->d_un.d_ptr); break;
       case DT_PLTRELSZ: tables->plt_bytes = entry->d_un.d_val; break;
+      case DT_RPATH: tables->has_own_path = tables->has_path_for_others = true; break;
+      case DT_RUNPATH: tables->has_own_path = true; break;
       default: break;
     }
   }
@@ -74,14 +77,37 @@ struct search {
   void *found;
 };
 
-static bool is_this_library(const struct dl_phdr_info *info) {
-  ElfW(Addr) here = (ElfW(Addr))&loaded_find;
+static bool holds(const struct dl_phdr_info *info, const void *address) {
+  ElfW(Addr) here = (ElfW(Addr))address;
   for (int k = 0; k < info->dlpi_phnum; k++) {
     const ElfW(Phdr) *part = &info->dlpi_phdr[k];
     ElfW(Addr) from = info->dlpi_addr + part->p_vaddr;
     if (part->p_type == PT_LOAD && here >= from && here < from + part->p_memsz) return true;
   }
   return false;
+}
+
+static bool is_this_library(const struct dl_phdr_info *info) { return holds(info, (const void *)(uintptr_t)&loaded_find); }
+
+struct path_search {
+  const void *caller;
+  bool found;
+};
+
+static int search_path(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  struct path_search *search = data;
+  struct tables tables;
+  bool program = !info->dlpi_name || !info->dlpi_name[0], calls = holds(info, search->caller);
+  if ((program || calls) && read_tables(info, &tables))
+    search->found |= calls ? tables.has_own_path : tables.has_path_for_others;
+  return 0;
+}
+
+bool loaded_has_search_path(const void *address) {
+  struct path_search search = {.caller = address};
+  dl_iterate_phdr(search_path, &search);
+  return search.found;
 }
 
 static int search_object(struct dl_phdr_info *info, size_t size, void *data) {

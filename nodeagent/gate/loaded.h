@@ -8,6 +8,9 @@
 /* The address of `name` in the first loaded object that defines it, this library left out; NULL when none does. */
 void *loaded_find(const char *name);
 
+/* Whether libraries that the code at `address` loads are searched for along a path of its own object's or the program's. */
+bool loaded_has_search_path(const void *address);
+
 /* One relocation of an object that is filled with the address of a symbol which it does not define itself. */
 typedef void (*loaded_slot_visitor)(const char *symbol, ElfW(Addr) *slot, void *data);
 

@@ -10,6 +10,8 @@
 #include "loaded.h"
 #include "gate.h"
 
+#define NOT_THERE ((void *)(uintptr_t)-1) /* answer NULL; dlerror knows why */
+
 #define LOCAL __attribute__((visibility("hidden"), used))
 
 LOCAL void *(*gate_next_dlsym)(void *, const char *);
@@ -70,30 +72,35 @@ static bool is_loader_name(const char *name) {
          (strcmp(name, "dlsym") == 0 || strcmp(name, "dlvsym") == 0 || strcmp(name, "dlopen") == 0);
 }
 
+/* Without a driver in the process its names are not there, although this library has them. */
+static void *after_this_library(const char *name) {
+  void *found = gate_next_dlsym(RTLD_NEXT, name);
+  return found ? found : NOT_THERE;
+}
+
 /* What a look-up of one of our names in an ordinary handle gives. */
 static void *in_handle(void *handle, const char *name, int index) {
   void *found = gate_next_dlsym(handle, name);
-  if (!found) return NULL;
+  if (!found) return NOT_THERE;
   if (found == gate_symbols[index].entry) /* through the global scope, in which this library comes first */
-    return gate_bind(index) ? found : gate_next_dlsym(RTLD_NEXT, name);
+    return gate_bind(index) ? found : after_this_library(name);
   gate_bind(index);
   return found == gate_real[index] || is_driver(found) ? gate_symbols[index].entry : found;
 }
 
-/* NULL: let the real one answer. */
+/* NULL: let the real one answer, as if called by who called us. */
 LOCAL void *gate_on_dlsym(void *handle, const char *name) {
   know_loader();
   if (!name) return NULL;
   int index = gate_index_of(name);
   if (index >= 0) {
     if (handle != RTLD_DEFAULT && handle != RTLD_NEXT) return in_handle(handle, name, index);
-    /* Without a driver in the process its names are not there, although this library has them. */
-    return gate_bind(index) ? gate_symbols[index].entry : gate_next_dlsym(RTLD_NEXT, name);
+    return gate_bind(index) ? gate_symbols[index].entry : after_this_library(name);
   }
   if (is_loader_name(name) && handle != RTLD_DEFAULT) {
     void *found = gate_next_dlsym(handle == RTLD_NEXT ? RTLD_DEFAULT : handle, name);
     void *entry = loader_entry(found);
-    return entry ? entry : found;
+    return entry ? entry : found ? found : NOT_THERE;
   }
   return NULL;
 }
@@ -133,12 +140,14 @@ static void redirect_deep_bound(void) {
   if (atomic_exchange(&deep_bound, false)) dl_iterate_phdr(redirect_object, NULL);
 }
 
-LOCAL void *gate_on_dlopen(const char *name, int flags) {
+LOCAL void *gate_on_dlopen(const char *name, int flags, const void *unused, const void *caller) {
+  (void)unused;
   know_loader();
   redirect_deep_bound();
   if (!(flags & RTLD_DEEPBIND)) return NULL;
   deep_bound = true;
-  if (!name || !strchr(name, '/')) return NULL; /* found by the caller's own search path, so it must be seen to call */
+  /* What the caller's own search path finds, only the caller can load: that is redirected at the next look-up. */
+  if (!name || (!strchr(name, '/') && loaded_has_search_path(caller))) return NULL;
   void *handle = gate_next_dlopen(name, flags);
   redirect_deep_bound();
   return handle;
@@ -187,14 +196,17 @@ void *gate_substitute(const char *name, void *found, int version, cuuint64_t fla
 }
 
 #if defined(__x86_64__)
-/* Entered with rsp 8 off 16. Three pushes keep the arguments and align it. */
+/* Entered with rsp 8 off 16. Three pushes keep the arguments and align it. The fourth argument is who called. */
 #define REPLACEMENT(name)                                    \
   __asm__(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n" \
           "  endbr64\n"                                      \
           "  pushq %rdi\n  pushq %rsi\n  pushq %rdx\n"       \
+          "  movq 24(%rsp), %rcx\n"                         \
           "  call gate_on_" #name "\n"                       \
           "  popq %rdx\n  popq %rsi\n  popq %rdi\n"          \
-          "  testq %rax, %rax\n  jz 1f\n  ret\n"             \
+          "  testq %rax, %rax\n  jz 1f\n"                    \
+          "  cmpq $-1, %rax\n  jne 2f\n  xorl %eax, %eax\n"  \
+          "2: ret\n"                                        \
           "1: jmp *gate_next_" #name "(%rip)\n"              \
           ".size " #name ", .-" #name "\n")
 #elif defined(__aarch64__)
@@ -203,11 +215,13 @@ void *gate_substitute(const char *name, void *found, int version, cuuint64_t fla
           "  hint #34\n"                                     \
           "  stp x29, x30, [sp, #-48]!\n  mov x29, sp\n"     \
           "  stp x0, x1, [sp, #16]\n  str x2, [sp, #32]\n"   \
+          "  mov x3, x30\n"                                 \
           "  bl gate_on_" #name "\n"                         \
           "  mov x16, x0\n"                                  \
           "  ldp x0, x1, [sp, #16]\n  ldr x2, [sp, #32]\n"   \
           "  ldp x29, x30, [sp], #48\n"                      \
-          "  cbz x16, 1f\n  mov x0, x16\n  ret\n"            \
+          "  cbz x16, 1f\n"                                 \
+          "  cmn x16, #1\n  csel x0, xzr, x16, eq\n  ret\n"  \
           "1: adrp x16, gate_next_" #name "\n"               \
           "  ldr x16, [x16, #:lo12:gate_next_" #name "]\n"   \
           "  br x16\n"                                       \
