@@ -36,7 +36,7 @@ def test_a_library_that_is_loaded_later(how, flags, run, built, agent_at, driver
 def test_a_library_that_is_found_by_the_search_path_with_deepbind(run, built, agent_at, driver_library, eventually):
     agent = agent_at()
     plugin = built("plugin.c", str(driver_library), shared=True)
-    program = run(PLUGIN, plugin.name, "DEEPBIND", agent=agent, extra={
+    program = run(built("loader.c"), plugin.name, agent=agent, extra={
         "LD_LIBRARY_PATH": f"{plugin.parent}:{driver_library.parent}"})  # fmt: skip
     assert program.hear() == "ready"
     member = agent.member()
