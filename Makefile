@@ -16,6 +16,7 @@ demo: setup
 test: setup lint
 	$(RUN) pytest
 	$(SCHEMA) $(RUN) pytest tests/check/test_field_tables_match_their_sources.py
+	$(RUN) python tools/test_pythons.py $(UV) tests/policy tests/authoring tests/samples
 
 lint: setup
 	$(RUN) ruff check .

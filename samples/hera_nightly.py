@@ -1,6 +1,6 @@
 """Hera: nightly training rides on the idle moments of an online inference service on the same GPU.
 
-The service is guaranteed 80 % of the GPU's time and loses at most 1 % to the training, no single request more than 5 ms.
+The service is guaranteed 80 % of the GPU's time and loses at most 1 % to the training, never more than 5 ms at once.
 The training is a low step that gives way by itself; if its memory is needed it is moved to the host and back.
 """
 
