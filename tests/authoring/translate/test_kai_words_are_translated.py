@@ -1,6 +1,7 @@
 """`pillion compile --from kai`."""
 
 import textwrap
+from pathlib import Path
 
 import pytest
 import yaml
@@ -149,7 +150,7 @@ def test_templates_are_translated_in_place():
 
 
 def test_the_public_example_is_translated():
-    path = __import__("pathlib").Path(__file__).parents[4] / "shared" / "corpus" / "kai"
+    path = Path(__file__).parents[4] / "shared" / "corpus" / "kai"
     if not path.is_dir():
         pytest.skip(f"the public corpus is not at {path}")
     (file,) = path.glob("*.yaml")

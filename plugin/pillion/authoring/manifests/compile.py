@@ -135,7 +135,7 @@ class _Compiler:
         if self.settings and step.makes_pod and not step.shared:
             self.names.update(dict.fromkeys(names_of(step)))
         for setting in matching:
-            if step.makes_pod or setting.names(step):
+            if step.makes_pod or setting.spells_out(step):
                 self.matched.add(setting.source)
         return matching
 

@@ -117,7 +117,7 @@ def _without_pod(step: Step, settings: Sequence[Setting]) -> Intent | None:
             document = step.metadata_document or step.document
             findings.append(document.finding((*step.metadata_path, held, key), problem))
     for setting in settings:
-        if setting.names(step):
+        if setting.spells_out(step):
             problem = Problem(
                 "no-pod", f"{setting.source} is set on a step that makes no pod", step.why_no_pod, where=step.where
             )

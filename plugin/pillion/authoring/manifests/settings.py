@@ -45,8 +45,8 @@ class Setting:
         """Whether this is meant for a step; KFP's executors go by their component's name too."""
         return not step.shared and any(self.pattern.fullmatch(name) for name in names_of(step))
 
-    def names(self, step: Step) -> bool:
-        """Whether this is meant for exactly this step, spelt out, not for all steps of some kind."""
+    def spells_out(self, step: Step) -> bool:
+        """Whether this names exactly this step, instead of all steps that look alike."""
         return any(self.pattern.pattern in (name, re.escape(name)) for name in names_of(step))
 
 
