@@ -8,7 +8,7 @@
 
 #include "graph.h"
 
-enum { MOST_PIECES = EMU_MAX_OPS - 2 * EMU_MAX_STREAMS };
+enum { MOST_PIECES = EMU_MAX_OPS - 2 * EMU_MAX_STREAMS }; /* leaves room for what the launch itself waits for */
 
 struct CUgraphExec_st {
   enum emu_magic magic;
@@ -71,6 +71,17 @@ static size_t run_length(CUgraphExec exec, size_t first) {
   return length;
 }
 
+/* How many pieces a launch queues at most: a copy may need a host function before it. */
+static size_t count_pieces(CUgraphExec exec) {
+  size_t pieces = 0;
+  for (size_t index = 0; index < exec->count; index++) {
+    CUgraphNodeType type = exec->order[index]->task.type;
+    pieces += type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_MEMSET ? 2 : 1;
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL && exec->enabled[index]) index += run_length(exec, index) - 1;
+  }
+  return pieces;
+}
+
 static void free_exec(CUgraphExec exec) {
   if (exec->graph) emu_free_graph(exec->graph);
   free(exec->order);
@@ -91,7 +102,7 @@ static CUresult instantiate(CUgraphExec *made, CUgraph graph, cuuint64_t flags) 
   CUresult result = emu_clone_graph(graph, &exec->graph);
   if (result == CUDA_SUCCESS) result = put_in_order(exec, exec->graph);
   emu_unlock();
-  if (result == CUDA_SUCCESS && exec->count > MOST_PIECES) result = emu_not_modelled("a graph of that many nodes");
+  if (result == CUDA_SUCCESS && count_pieces(exec) > MOST_PIECES) result = emu_not_modelled("a graph of that many pieces");
   if (result != CUDA_SUCCESS)
     free_exec(exec);
   else
@@ -194,8 +205,10 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     task.child->is_child = true;
     return emu_capture_task(stream, &task, &captured);
   }
+  size_t pieces = count_pieces(exec); /* again: its kernels may have been changed */
+  if (pieces > MOST_PIECES) return emu_not_modelled("a graph of that many pieces");
   struct emu_device *device;
-  result = emu_begin(stream, (unsigned)exec->count * 2 + 1, 1, &device);
+  result = emu_begin(stream, (unsigned)pieces, 1, &device);
   if (result != CUDA_SUCCESS) return result;
   result = submit_nodes(exec, stream, device);
   emu_end(stream, device);

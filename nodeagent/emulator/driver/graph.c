@@ -79,26 +79,37 @@ static CUgraphNode node_with_id(CUgraph graph, unsigned id) {
   return node;
 }
 
-CUresult emu_clone_graph(CUgraph original, CUgraph *made) {
-  CUgraph copy;
-  CUresult result = emu_make_graph(&copy);
-  if (result != CUDA_SUCCESS) return result;
+/* Copy the nodes of one graph to another, noting each one's twin by its id. */
+static CUresult clone_nodes(CUgraph original, CUgraph copy, CUgraphNode *twins) {
+  CUresult result = CUDA_SUCCESS;
   for (CUgraphNode node = original->nodes; node && result == CUDA_SUCCESS; node = node->next) {
     struct emu_task task = node->task;
     CUgraphNode twin;
     if (task.child) result = emu_clone_graph(node->task.child, &task.child);
     if (task.child && result == CUDA_SUCCESS) task.child->is_child = true;
     if (result == CUDA_SUCCESS) result = emu_add_task(copy, NULL, 0, &task, &twin);
-    if (result == CUDA_SUCCESS) twin->id = node->id;
-  }
-  copy->last_node_id = original->last_node_id;
-  for (CUgraphNode node = original->nodes; node && result == CUDA_SUCCESS; node = node->next) {
-    CUgraphNode twin = node_with_id(copy, node->id);
-    for (size_t index = 0; index < node->before.count; index++) {
-      CUgraphNode before = node_with_id(copy, node->before.nodes[index]->id);
-      if (!emu_set_include(&twin->before, &before, 1)) result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+      twin->id = node->id;
+      twins[node->id] = twin;
     }
   }
+  for (CUgraphNode node = original->nodes; node && result == CUDA_SUCCESS; node = node->next) {
+    for (size_t index = 0; index < node->before.count; index++) {
+      if (!emu_set_include(&twins[node->id]->before, &twins[node->before.nodes[index]->id], 1))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  copy->last_node_id = original->last_node_id;
+  return result;
+}
+
+CUresult emu_clone_graph(CUgraph original, CUgraph *made) {
+  CUgraph copy;
+  CUresult result = emu_make_graph(&copy);
+  if (result != CUDA_SUCCESS) return result;
+  CUgraphNode *twins = calloc(original->last_node_id + 1, sizeof *twins);
+  result = twins ? clone_nodes(original, copy, twins) : CUDA_ERROR_OUT_OF_MEMORY;
+  free(twins);
   if (result == CUDA_SUCCESS) result = emu_add_objects(original, &copy->objects);
   if (result != CUDA_SUCCESS)
     emu_free_graph(copy);

@@ -116,6 +116,28 @@ say(query, d.cuStreamEndCapture(s)[0].name)
     assert said == ["CUDA_ERROR_CAPTURED_EVENT", "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"]
 
 
+def test_a_graph_of_many_alike_kernels_is_one_piece_and_one_of_too_many_kinds_is_refused(machine, client):
+    said = client(
+        machine,
+        CAPTURE.format(mode="CU_STREAM_CAPTURE_MODE_RELAXED")
+        + """
+tiny, other = kernel(b"k_100ns"), kernel(b"k_200ns")
+launch(tiny, s, 10000)
+run = ok(d.cuGraphInstantiate(ok(d.cuStreamEndCapture(s)), 0))
+ok(d.cuGraphLaunch(run, s))
+ok(d.cuStreamSynchronize(s))
+ok(d.cuStreamBeginCapture(s, d.CUstreamCaptureMode(2)))
+for _ in range(3700):
+    launch(tiny, s)
+    launch(other, s)
+say(d.cuGraphInstantiate(ok(d.cuStreamEndCapture(s)), 0)[0].name)
+""",
+    ).finish()
+    assert said == "CUDA_ERROR_NOT_SUPPORTED"
+    context = only_context(machine)
+    assert (context.graph_launches, context.units_done, context.busy_ns) == (1, 10_000, MS)
+
+
 def test_destroying_the_capturing_stream_ends_the_capture(machine, client):
     said = client(
         machine,

@@ -132,10 +132,12 @@ ACTIONS = st.lists(
 
 
 class Driven:
-    """Four contexts of three streams, and what can be asked of them."""
+    """Four contexts of three streams, and what can be asked of them. On a crowded device all other slots have been used."""
 
-    def __init__(self, device):
+    def __init__(self, device, crowded=False):
         self.device, self.now, self.slots, self.hosts = device, 0, [], {}
+        for slot in [self.open(9) for _ in range(124)] if crowded else []:
+            device.call("emu_context_close", slot)
         for place in range(4):
             self.slots.append(self.open(place))
 
@@ -177,11 +179,18 @@ class Driven:
             self.slots[place] = self.open(place)
 
 
-@given(actions=ACTIONS, slice_us=st.sampled_from([300, 2000]), switch_us=st.sampled_from([0, 50]))
+@given(
+    actions=ACTIONS,
+    slice_us=st.sampled_from([300, 2000]),
+    switch_us=st.sampled_from([0, 50]),
+    crowded=st.sampled_from([False, False, True]),
+)
 @settings(max_examples=150, deadline=None)
-def test_any_sequence_is_computed_alike_by_other_means(model_device, agrees_with_replay, actions, slice_us, switch_us):
+def test_any_sequence_is_computed_alike_by_other_means(
+    model_device, agrees_with_replay, actions, slice_us, switch_us, crowded
+):
     device = model_device(slice_ns=slice_us * US, switch_ns=switch_us * US)
-    driven = Driven(device)
+    driven = Driven(device, crowded)
     for action in actions:
         driven.do(*action)
     device.call("emu_advance", driven.now + 20 * MS)
