@@ -140,6 +140,22 @@ def test_big_allocations_take_no_host_memory_until_they_are_touched(machine_at, 
     assert said < 2048  # KiB
 
 
+def test_a_context_takes_its_own_memory_and_gives_it_back(machine_at, client):
+    said = client(
+        machine_at(memory_bytes=1 << 30, context_bytes=400 << 20),
+        """
+        context()
+        first = ok(d.cuMemGetInfo())[0] >> 20
+        ok(d.cuCtxCreate(None, 0, 0))
+        second = ok(d.cuMemGetInfo())[0] >> 20
+        third = d.cuCtxCreate(None, 0, 0)[0].name
+        ok(d.cuCtxDestroy(ok(d.cuCtxGetCurrent())))
+        say(first, second, third, ok(d.cuMemGetInfo())[0] >> 20)
+        """,
+    ).finish()
+    assert said == [624, 224, "CUDA_ERROR_OUT_OF_MEMORY", 624]
+
+
 def test_memory_of_one_process_is_missing_for_the_next_until_it_dies(machine, client):
     first = client(machine, "context()\nok(d.cuMemAlloc(900 << 20))\nsay('up')\nheard()")
     first.hear()

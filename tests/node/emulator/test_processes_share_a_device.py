@@ -202,3 +202,31 @@ def test_an_exit_of_any_kind_gives_everything_back(machine, client, how):
         device = opened.snapshot()
     assert (device.memory_used_bytes, device.processes, device.activity) == (0, (), "idle")
     assert gone.process.returncode in {0, -signal.SIGTERM}
+
+
+def test_a_thousand_tenants_come_and_go(machine_at, client):
+    path = machine_at(memory_bytes=1 << 30, context_bytes=100 << 20)
+    client(
+        path,
+        """
+        for turn in range(250):
+            children = []
+            for place in range(4):
+                child = os.fork()
+                if child == 0:
+                    context()
+                    ok(d.cuMemAlloc(1 << 20))
+                    launch(kernel(b"k_20us"), 0, 5)
+                    if (turn + place) % 3 == 0:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    ok(d.cuCtxSynchronize())
+                    os._exit(0)
+                children.append(child)
+            assert {os.waitpid(child, 0)[1] for child in children} <= {0, signal.SIGKILL}
+        """,
+    ).finish()
+    with Machine.open(path) as opened:
+        device = opened.snapshot()
+    assert (device.memory_used_bytes, device.processes) == (0, ())
+    assert max(context.id for context in device.contexts) == 1000
+    assert device.busy_ns + device.switching_ns + device.idle_ns == device.clock_ns - device.started_ns
