@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import sys
 import tempfile
@@ -16,6 +17,16 @@ STDIN = Path("-")
 
 class MisuseError(Exception):
     """The command line itself is wrong: exit 2."""
+
+
+def need_node() -> None:
+    """Make sure that the part of Pillion for machines with GPUs is installed.
+
+    Raises:
+        MisuseError: It is not.
+    """
+    if importlib.util.find_spec("pillion_node") is None:
+        raise MisuseError("this command needs the node agent, which is not installed; pip install 'pillion[node]'")
 
 
 def read_manifest(path: Path) -> tuple[str, str]:

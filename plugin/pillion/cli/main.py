@@ -10,8 +10,10 @@ import typer
 
 from pillion import __version__
 from pillion.authoring.findings import ManifestError
+from pillion.cli.agent import agent
 from pillion.cli.check import check
 from pillion.cli.compile import compile_command
+from pillion.cli.exec import exec_command
 from pillion.cli.files import MISTAKES, MISUSE, MisuseError
 
 app = typer.Typer(
@@ -25,6 +27,8 @@ app = typer.Typer(
 )
 app.command("compile")(compile_command)
 app.command("check")(check)
+app.command("exec", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})(exec_command)
+app.command("agent")(agent)
 
 
 def _show_version(wanted: bool) -> None:
