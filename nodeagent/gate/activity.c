@@ -17,6 +17,8 @@ struct line { /* of submissions: a stream */
 };
 static struct line lines[LINES]; /* the last one takes the streams that find no place: only a whole context completes it */
 
+static _Atomic int used = 0; /* lines beyond this were never claimed */
+
 struct recorded {
   _Atomic(CUevent) event;
   _Atomic int line;
@@ -40,7 +42,7 @@ static void mark(bool busy) {
 }
 
 static bool all_complete(void) {
-  for (int k = 0; k < LINES; k++)
+  for (int k = 0, end = used; k < end; k++)
     if (atomic_load(&lines[k].completed) < atomic_load(&lines[k].submitted)) return false;
   return true;
 }
@@ -61,9 +63,16 @@ static void become_idle_if_complete(void) {
   if (!all_complete()) become_busy(); /* a submission came in between and took it for busy */
 }
 
+static int line_at(uint64_t key, int probe) { return (int)((key * 0x9e3779b97f4a7c15u >> 58) + (unsigned)probe) % (LINES - 1); }
+
+static void now_used(int line) {
+  int seen = used;
+  while (seen <= line && !atomic_compare_exchange_weak(&used, &seen, line + 1)) continue;
+}
+
 static int find_line(uint64_t key) {
   for (int probe = 0; probe < PROBES; probe++) {
-    int k = (int)((key + (unsigned)probe) % (LINES - 1));
+    int k = line_at(key, probe);
     if (atomic_load_explicit(&lines[k].key, memory_order_relaxed) == key) return k;
   }
   return -1;
@@ -73,7 +82,7 @@ static int claim_line(uint64_t key, CUstream stream) {
   int found = find_line(key);
   if (found >= 0) return found;
   for (int probe = 0; probe < PROBES; probe++) {
-    int k = (int)((key + (unsigned)probe) % (LINES - 1));
+    int k = line_at(key, probe);
     uint64_t free_key = 0;
     if (!atomic_compare_exchange_strong(&lines[k].key, &free_key, key)) {
       if (free_key == key) return k;
@@ -83,17 +92,23 @@ static int claim_line(uint64_t key, CUstream stream) {
     gate_own.context_get(&context);
     lines[k].stream = stream;
     lines[k].context = context;
+    now_used(k);
     return k;
   }
+  now_used(LINES - 1);
   return LINES - 1;
 }
 
-static uint64_t line_key(CUstream stream) { return (uint64_t)gate_stream_key(stream) + 1; }
+static uint64_t line_key(CUstream stream) {
+  return (uintptr_t)stream + (stream == CU_STREAM_PER_THREAD ? (uintptr_t)&gate_inside : 0);
+}
 
-void gate_activity_submit(struct gate_turn *turn) {
-  turn->line = claim_line(line_key(turn->stream), turn->stream);
-  turn->upto = atomic_fetch_add(&lines[turn->line].submitted, 1) + 1;
+struct gate_mark gate_activity_submit(CUstream stream) {
+  if (gate_is_capturing(stream)) return (struct gate_mark){.line = -1};
+  struct gate_mark mark = {.line = claim_line(line_key(stream), stream)};
+  mark.upto = atomic_fetch_add(&lines[mark.line].submitted, 1) + 1;
   if (atomic_load(&state) != BUSY) become_busy();
+  return mark;
 }
 
 static void raise_to(_Atomic uint64_t *counter, uint64_t value) {
@@ -101,9 +116,11 @@ static void raise_to(_Atomic uint64_t *counter, uint64_t value) {
   while (seen < value && !atomic_compare_exchange_weak(counter, &seen, value)) continue;
 }
 
-void gate_activity_done(const struct gate_turn *turn) {
-  raise_to(&lines[turn->line].completed, turn->upto);
+CUresult gate_activity_done(struct gate_mark mark, CUresult result) {
+  if (mark.line < 0 || result != CUDA_SUCCESS) return result;
+  raise_to(&lines[mark.line].completed, mark.upto);
   become_idle_if_complete();
+  return result;
 }
 
 static bool concerns_us(void) { return gate_tier == PILLION_HIGH && !gate_inside && atomic_load(&state) != IDLE; }
@@ -111,7 +128,7 @@ static bool concerns_us(void) { return gate_tier == PILLION_HIGH && !gate_inside
 void gate_seen_all(struct gate_seen *seen) {
   seen->line = concerns_us() ? EVERYTHING : NOTHING;
   if (seen->line == EVERYTHING)
-    for (int k = 0; k < LINES; k++) seen->upto[k] = atomic_load(&lines[k].submitted);
+    for (int k = 0, end = seen->lines = used; k < end; k++) seen->upto[k] = atomic_load(&lines[k].submitted);
 }
 
 static void see_line(struct gate_seen *seen, int line) {
@@ -148,8 +165,8 @@ void gate_seen_event(struct gate_seen *seen, CUevent event) {
 
 void gate_seen_done(const struct gate_seen *seen) {
   if (seen->line == NOTHING) return;
-  for (int k = 0; k < LINES; k++)
-    if (seen->line == EVERYTHING || seen->line == k) raise_to(&lines[k].completed, seen->upto[k]);
+  if (seen->line >= 0) raise_to(&lines[seen->line].completed, seen->upto[seen->line]);
+  for (int k = 0; seen->line == EVERYTHING && k < seen->lines; k++) raise_to(&lines[k].completed, seen->upto[k]);
   atomic_store_explicit(&told_ns, gate_now(), memory_order_relaxed);
   become_idle_if_complete();
 }

@@ -44,9 +44,16 @@ extern pthread_mutex_t gate_lock;
 
 /* True while this thread is inside a driver call that passed the gate, or one of the gate's own: a driver that calls its
  * own entry points through the loader comes by here again. */
-extern _Thread_local int gate_inside;
+extern _Thread_local int gate_inside __attribute__((tls_model("initial-exec")));
 
 uint64_t gate_now(void);
+
+extern _Atomic uint32_t gate_tier; /* client.c */
+
+/* A high process never waits: all that the gate does there is to note that it submits. */
+static inline bool gate_only_marks(void) {
+  return atomic_load_explicit(&gate_tier, memory_order_relaxed) == PILLION_HIGH && !gate_inside;
+}
 
 static inline void gate_count(uint64_t *counter, uint64_t by) {
   atomic_fetch_add_explicit((_Atomic uint64_t *)counter, by, memory_order_relaxed);
@@ -115,7 +122,6 @@ extern struct pillion_client *_Atomic gate_client; /* the client page, or a priv
 /* Held by the keeper while it calls the driver, and by whoever takes away what it could be calling about. */
 void gate_keeper_pause(void);
 void gate_keeper_resume(void);
-extern _Atomic uint32_t gate_tier;
 /* Wake the keeper thread early: somebody submits again. */
 void gate_wake_keeper(void);
 extern _Atomic bool gate_keeper_dozes;
@@ -147,8 +153,7 @@ struct gate_turn {
   enum gate_mode mode;
   bool waits; /* the call returns when the work is done */
   bool nested;
-  int line; /* of a high process's activity, or -1 */
-  uint64_t upto, ticket, began_ns;
+  uint64_t ticket, began_ns;
 };
 static inline CUstream gate_stream(CUstream stream, bool per_thread) {
   if (stream) return stream;
@@ -197,10 +202,14 @@ void gate_flight_forget_all(void);
 /* ---- activity.c ---- */
 struct gate_seen {
   uint64_t upto[64];
-  int line; /* one line, or -1: all, or -2: none */
+  int line, lines; /* one line, or -1: the first `lines`, or -2: none */
 };
-void gate_activity_submit(struct gate_turn *turn);
-void gate_activity_done(const struct gate_turn *turn);
+struct gate_mark {
+  int line; /* -1: nothing was noted */
+  uint64_t upto;
+};
+struct gate_mark gate_activity_submit(CUstream stream);
+CUresult gate_activity_done(struct gate_mark mark, CUresult result); /* of a call that returns when its work is done */
 void gate_seen_all(struct gate_seen *seen);
 void gate_seen_stream(struct gate_seen *seen, CUstream stream);
 void gate_seen_event(struct gate_seen *seen, CUevent event);

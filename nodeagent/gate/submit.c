@@ -30,7 +30,7 @@ uint32_t gate_stream_key(CUstream stream) {
 /* ---- what a submission is ---- */
 
 static struct gate_turn turn_of(uint64_t id, uint32_t nodes, CUstream stream, bool waits) {
-  return (struct gate_turn){.unit = {.id = id, .nodes = nodes, .stream = gate_stream_key(stream)}, .stream = stream, .waits = waits, .line = -1};
+  return (struct gate_turn){.unit = {.id = id, .nodes = nodes, .stream = gate_stream_key(stream)}, .stream = stream, .waits = waits};
 }
 
 struct gate_turn gate_unit_kernel(uintptr_t function, uint64_t grid, CUstream stream) {
@@ -193,8 +193,7 @@ bool gate_enter(struct gate_turn *turn, int index) {
   gate_inside++;
   gate_join();
   if (gate_is_open() || gate_is_capturing(turn->stream)) return true;
-  if (gate_tier == PILLION_HIGH) gate_activity_submit(turn);
-  else take_turn(turn);
+  take_turn(turn);
   return true;
 }
 
@@ -216,8 +215,6 @@ CUresult gate_leave(struct gate_turn *turn, CUresult result) {
     gate_flight_reap(now_ns);
     publish_in_flight();
     pthread_mutex_unlock(&gate_lock);
-  } else if (turn->line >= 0 && turn->waits && result == CUDA_SUCCESS) {
-    gate_activity_done(turn);
   }
   gate_inside--;
   return result;

@@ -290,18 +290,33 @@ def _bytes_of(name: str, names: list[str]) -> str:
     raise SurfaceError(f"{name}({', '.join(names)}): how much does it move?")
 
 
+def _stream_of(name: str, names: list[str]) -> str:
+    """C for the stream that a submission goes to."""
+    if name == "cuLaunchKernelEx":
+        return "STREAM(config ? config->hStream : NULL)"
+    if name == "cuLaunchCooperativeKernelMultiDevice":
+        return "STREAM(numDevices ? launchParamsList->hStream : NULL)"
+    return next((f"STREAM({n})" for n in ("hStream", "stream") if n in names), "STREAM(NULL)")
+
+
+def _waits(name: str) -> bool:
+    """Whether a call returns when its work is done: copies that have a host side, in their plain form."""
+    if "Async" in name or not name.startswith("cuMemcpy") or re.fullmatch(r"cuMemcpy[DA]to[DA]|cuMemcpy(3D)?Peer", name):
+        return False
+    return True
+
+
 def _unit_of(symbol: str, names: list[str]) -> str:
     """C for what a submission is: an id to learn its duration by, its stream, its nodes."""
     name = base_name(symbol)
-    stream = next((f"STREAM({n})" for n in ("hStream", "stream") if n in names), "STREAM(NULL)")
+    stream = _stream_of(name, names)
     if name == "cuGraphLaunch":
         return f"gate_unit_graph(hGraphExec, {stream})"
     if name == "cuLaunchKernelEx":
         return ("gate_unit_kernel((uintptr_t)f, gate_grid(config ? config->gridDimX : 0, config ? config->gridDimY : 0, "
-                "config ? config->gridDimZ : 0), STREAM(config ? config->hStream : NULL))")  # fmt: skip
+                f"config ? config->gridDimZ : 0), {stream})")  # fmt: skip
     if name == "cuLaunchCooperativeKernelMultiDevice":
-        return ("gate_unit_kernel(numDevices ? (uintptr_t)launchParamsList->function : 0, numDevices, "
-                "STREAM(numDevices ? launchParamsList->hStream : NULL))")  # fmt: skip
+        return f"gate_unit_kernel(numDevices ? (uintptr_t)launchParamsList->function : 0, numDevices, {stream})"
     if name in {"cuLaunchKernel", "cuLaunchCooperativeKernel"}:
         return f"gate_unit_kernel((uintptr_t)f, gate_grid(gridDimX, gridDimY, gridDimZ), {stream})"
     if name in {"cuLaunchGrid", "cuLaunchGridAsync"}:
@@ -310,9 +325,15 @@ def _unit_of(symbol: str, names: list[str]) -> str:
         return f"gate_unit_kernel((uintptr_t)f, 1, {stream})"
     kind = re.sub(r"Async|Batch|WithAttributes|Unaligned", "", name)
     number = sum(ord(letter) * 31**place for place, letter in enumerate(kind)) & 0xFFFF
-    waits = "Async" not in name and re.fullmatch(r"cuMemcpy(2D|2DUnaligned|3D|\w?to\w|\w*H\w*)?", name) is not None
-    waits = waits and not re.fullmatch(r"cuMemcpy[DA]to[DA]", name)
-    return f"gate_unit_copy({number}u, {_bytes_of(name, names)}, {stream}, {'true' if waits else 'false'})"
+    return f"gate_unit_copy({number}u, {_bytes_of(name, names)}, {stream}, {'true' if _waits(name) else 'false'})"
+
+
+def _marked(name: str, names: list[str], call: str) -> str:
+    """C for the way of a high process: note that it submits, and go."""
+    mark = f"gate_activity_submit({_stream_of(name, names)})"
+    if not _waits(name):
+        return f"return {mark}, {call};"
+    return f"{{\n    struct gate_mark mark = {mark};\n    return gate_activity_done(mark, {call});\n  }}"
 
 
 def _definition(symbol: str, parameters: str) -> str:
@@ -326,6 +347,7 @@ def _definition(symbol: str, parameters: str) -> str:
     if SUBMISSIONS.fullmatch(name):
         lines += [
             f"  if (__builtin_expect(gate_is_open(), 1)) return {call};",
+            f"  if (gate_only_marks()) {_marked(name, names, call)}",
             f"  struct gate_turn turn = {_unit_of(symbol, names)};",
             f"  if (!gate_enter(&turn, GATE_{symbol})) return CUDA_ERROR_NOT_INITIALIZED;",
             f"  return gate_leave(&turn, {call});",
