@@ -94,7 +94,17 @@ class Tags(NamedTuple):
 
 
 # How often a preemptible step is tried again unless its author says otherwise.
-DEFAULT_RETRIES = 5
+_DEFAULT_RETRIES = 5
+
+
+def retry_limit(said: int | None, terms: Terms) -> int | None:
+    """Return how often a step is tried again; None where that is no concern of its policy's.
+
+    Args:
+        said: What its author said, if anything.
+        terms: Its policy.
+    """
+    return _DEFAULT_RETRIES if said is None and terms.preemptible else said
 
 
 class _Stamp(NamedTuple):

@@ -38,7 +38,8 @@ def preemption(manifest: Manifest) -> Iterator[Finding]:
         terms, _ = examine(step.effective, parameters=True)
         yield from _on_high(step, terms)
         yield from _priority_class(step, terms)
-        if not terms.preemptible or terms.tier is Tier.HIGH:
+        # What is known at run time only may turn out to be "wait", which needs no retries.
+        if not terms.preemptible or isinstance(terms.on_preempt, Parameter) or terms.tier is Tier.HIGH:
             continue
         if step.platform == "argo":
             yield from _argo_retries(step)

@@ -84,7 +84,7 @@ def test_other_annotations_of_ours_by_hand_are_an_error(function, key, value, ex
     with pytest.raises(PolicyError) as caught:
         build(*((by_hand, tag) if order == "before" else (tag, by_hand)))
     (problem,) = caught.value.problems
-    assert (problem.code, problem.key) == ("annotation-conflict", key)
+    assert (problem.code, problem.key) == ("annotation-differs", key)
     assert problem.what == f'{key} is set to "{value}" by hand'
     assert problem.allowed == f"the step's gpu_share and priority say {expected}"
 

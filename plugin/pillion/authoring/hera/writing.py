@@ -14,7 +14,7 @@ from hera.workflows import models
 from pillion.authoring.hera.containers import container_problems, makes_pod, owns_whole_gpus
 from pillion.authoring.hera.notices import warn
 from pillion.authoring.hera.parameters import unknown_parameters
-from pillion.authoring.tags import DEFAULT_RETRIES, Directive, Tags
+from pillion.authoring.tags import Directive, Tags, retry_limit
 from pillion.policy import (
     MANAGED_LABEL,
     MANAGED_VALUE,
@@ -202,7 +202,7 @@ def _priority_class(template: models.Template, tags: Tags, terms: Terms, where: 
 
 
 def _retries(template: models.Template, tags: Tags, wide: WorkflowWide, where: str) -> Mapping[str, Any]:
-    limit = tags.retries if tags.retries is not None else DEFAULT_RETRIES if tags.terms().preemptible else 0
+    limit = retry_limit(tags.retries, tags.terms())
     own = template.retry_strategy
     if own is None:
         if not limit or (tags.retries is None and _retries_always(wide.retry_strategy)):

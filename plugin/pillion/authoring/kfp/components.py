@@ -15,7 +15,7 @@ from kfp.dsl.structures import RetryPolicy
 from kfp.dsl.utils import sanitize_executor_label
 
 from pillion.authoring.kfp import labels, settling, steps
-from pillion.authoring.tags import ATTRIBUTE, DEFAULTS_ATTRIBUTE, Directive, Tags, function_tags
+from pillion.authoring.tags import ATTRIBUTE, DEFAULTS_ATTRIBUTE, Directive, Tags, function_tags, retry_limit
 from pillion.policy import HASH_ENV, PolicyError, Problem, Terms, policy_hash, write
 
 _MARK = "__pillion_tagged__"
@@ -141,7 +141,7 @@ def _with_hash(component: Any, pipeline_spec: Any) -> Any:
     environment = container["env"] if "env" in container else []  # noqa: SIM401 - a message has no get()
     others = [dict(variable) for variable in environment if variable["name"] != HASH_ENV]
     container["env"] = [*others, {"name": HASH_ENV, "value": policy_hash(terms)}]
-    count = settling.retries(said)
+    count = retry_limit(said.retries, terms)
     for task in pipeline_spec.root.dag.tasks.values():
         if count and pipeline_spec.components[task.component_ref.name].executor_label == label:
             retry = RetryPolicy(max_retry_count=count, backoff_max_duration=settling.BACKOFF_MAX_DURATION)

@@ -14,7 +14,7 @@ from kfp.dsl.structures import convert_duration_to_seconds
 
 from pillion.authoring.kfp.accelerators import owns_gpus
 from pillion.authoring.kfp.steps import Step, step_of
-from pillion.authoring.tags import DEFAULT_RETRIES, Tags
+from pillion.authoring.tags import Tags, retry_limit
 from pillion.policy import (
     HASH_ENV,
     MANAGED_LABEL,
@@ -64,11 +64,6 @@ def said_about(task: Any) -> Tags:
     whole = step.own.gpu_share is None and owns_gpus(task)
     said = step.own if whole else step.own.over(step.defaults)
     return said if step.own or said.gpu_share else Tags()
-
-
-def retries(said: Tags) -> int | None:
-    """Return how often a step with these tags is tried again; None where that is no concern of its policy's."""
-    return DEFAULT_RETRIES if said.retries is None and said.terms().preemptible else said.retries
 
 
 def environment_problems(component_spec: Any) -> list[Problem]:
@@ -122,7 +117,7 @@ def _conflicts(task: Any, annotations: dict[str, str]) -> list[Problem]:
     by_hand = {**metadata.get("annotations", {}), **metadata.get("labels", {})}
     return [
         Problem(
-            "annotation-conflict", f"{key} is set to {echo(value)} by hand",
+            "annotation-differs", f"{key} is set to {echo(value)} by hand",
             f"the step's gpu_share and priority say {echo(ours[key]) if key in ours else 'nothing of the kind'}",
             "say it in gpu_share or priority only", key=key,
         )
@@ -145,7 +140,7 @@ def _whole_gpus(task: Any) -> list[Problem]:
 
 
 def _retry(task: Any, said: Tags, where: str, step: Step) -> None:
-    count = retries(said)
+    count = retry_limit(said.retries, said.terms())
     if count is None:
         return
     own = task._task_spec.retry_policy  # noqa: SLF001 - a task tells nobody else whether it has one

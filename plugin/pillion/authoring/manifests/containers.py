@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pillion.authoring.manifests.document import Path_
 from pillion.authoring.manifests.steps import Step, at, sequence
-from pillion.policy import BY_FIELD, Parameter, Problem, Terms
+from pillion.policy import BY_FIELD, Parameter, Problem, Terms, is_whole_gpu
 
 CONTAINER_KEY = BY_FIELD["container"].key
 MAIN = "main"
 KFP_ACCELERATOR = ("container", "resources", "accelerator")
-# Extended resources that stand for a whole GPU or for a fixed slice of one, whoever makes it.
-_WHOLE_GPU = re.compile(r"([a-z0-9.-]+/(gpu|pgpu)|nvidia\.com/mig-.+|gpu\.intel\.com/.+)", re.ASCII | re.IGNORECASE)
 
 
 class Request(NamedTuple):
@@ -95,7 +92,7 @@ def whole_gpu(step: Step, container: str, removed: Collection[Path_] = ()) -> tu
     for resource, amount, path in asked:
         unknown = "{{" in resource  # KFP knows it when the pipeline runs
         stays = not any(path[: len(gone)] == gone for gone in removed)
-        if (_WHOLE_GPU.fullmatch(resource) or unknown) and str(amount) != "0" and stays:
+        if (is_whole_gpu(resource) or unknown) and str(amount) != "0" and stays:
             return path, Problem(
                 "whole-gpu", f'container "{container}" asks for {resource} {amount} and for a share of a GPU',
                 "a step shares one GPU or owns whole ones", f"remove {resource}, or the pillion.dev annotations",

@@ -15,8 +15,9 @@ from pillion.authoring.kfp.leaks import leaks
 from pillion.authoring.manifests.changes import put
 from pillion.authoring.manifests.document import Key, Path_
 from pillion.authoring.manifests.intent import Intent
-from pillion.authoring.manifests.rewrite import Revision, retries_of
+from pillion.authoring.manifests.rewrite import Revision
 from pillion.authoring.manifests.steps import Step, at, sequence
+from pillion.authoring.tags import retry_limit
 from pillion.policy import HASH_ENV, Problem, policy_hash
 
 # As KFP's set_retry writes it, but for the last: Argo counts that from the first attempt, and with KFP's hour a step
@@ -59,7 +60,7 @@ def write_hash(intent: Intent, revision: Revision) -> None:
 
 def write_retry_policies(intent: Intent, revision: Revision) -> Iterator[Finding]:
     """Add retries to the tasks that run an executor; yield a warning where the author's own stay."""
-    step, count = intent.step, retries_of(intent)
+    step, count = intent.step, retry_limit(intent.retries, intent.terms)
     if count is None:
         return
     for task in _tasks(step):

@@ -11,7 +11,7 @@ from pillion.authoring.manifests.changes import Changes, put, remove
 from pillion.authoring.manifests.document import Document, Path_
 from pillion.authoring.manifests.intent import Intent, written
 from pillion.authoring.manifests.steps import Step, at
-from pillion.authoring.tags import DEFAULT_RETRIES
+from pillion.authoring.tags import retry_limit
 from pillion.policy import (
     BY_KEY,
     MANAGED_LABEL,
@@ -98,16 +98,9 @@ def _priority_class_path(step: Step) -> Path_:
     return (*step.path, "priorityClassName")
 
 
-def retries_of(intent: Intent) -> int | None:
-    """Return how often a preempted step is tried again; None where that is no concern of its policy's."""
-    if intent.retries is not None:
-        return intent.retries
-    return DEFAULT_RETRIES if intent.terms.preemptible else None
-
-
 def write_retries(intent: Intent, revision: Revision) -> Iterator[Finding]:
     """Add retries that really happen; yield a warning where the author's own stay."""
-    step, count = intent.step, retries_of(intent)
+    step, count = intent.step, retry_limit(intent.retries, intent.terms)
     if count is None or step.shared:
         return
     path = (*step.path, "retryStrategy")

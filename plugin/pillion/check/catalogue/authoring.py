@@ -59,13 +59,7 @@ _DECORATORS = (
     Rule(
         "annotation-differs",
         "decorators",
-        "In Hera: an annotation of the author's and the decorators say different things.",
-        "Remove the annotation.",
-    ),
-    Rule(
-        "annotation-conflict",
-        "decorators",
-        "In KFP: an annotation of the author's and the decorators say different things.",
+        "An annotation of the author's own and the decorators say different things.",
         "Say it with the decorators only.",
     ),
     Rule(
