@@ -113,6 +113,10 @@ def test_overuse_is_charged_by_the_length_of_the_next_turn(policy):
     assert gpu.at(13, b=BUSY) == {"a": STOP, "b": DRAIN}
     assert gpu.at(54, b=QUEUED) == {"a": RUN, "b": STOP}
     assert gpu.deadline_ms("a") == pytest.approx(54 + 112.67, abs=0.01)
+    # A turn that ends within 0.1 ms has ended, and is not taken up again although a is still a little behind.
+    assert gpu.at(166.6, a=BUSY) == {"a": DRAIN, "b": STOP}
+    assert gpu.at(166.61) == {"a": DRAIN, "b": STOP}
+    assert gpu.at(166.9, a=QUEUED) == {"a": STOP, "b": RUN}
 
 
 def test_two_high_steps_take_turns_while_both_have_work_and_both_run_otherwise(policy):
