@@ -26,7 +26,9 @@ print(json.dumps({name: getattr(sys.modules[name], "__file__", None) for name in
 
 def test_it_loads_the_standard_library_only():
     # -I -S: no site-packages, no PYTHONPATH, no user site.
-    run = subprocess.run([sys.executable, "-I", "-S", "-c", CODE, str(PACKAGE)], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", CODE, str(PACKAGE)], capture_output=True, text=True, check=True
+    )
     loaded = json.loads(run.stdout)
     foreign = {name for name in loaded if name.partition(".")[0] not in {*sys.stdlib_module_names, "pillion"}}
     assert foreign == set()
