@@ -69,6 +69,7 @@ struct end {
 static CUresult plan_end(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array, size_t pitch, size_t rows,
                          size_t x, size_t y, size_t z, const CUDA_MEMCPY3D *copy, struct end *end) {
   size_t extent;
+  *end = (struct end){0};
   if (type == CU_MEMORYTYPE_ARRAY) return emu_array_end(array, x, y, z, copy, &end->at, &end->pitch, &end->slice);
   if (!pitch) pitch = copy->WidthInBytes + x;
   if (!rows) rows = copy->Height + y;
