@@ -261,6 +261,8 @@ class Agent:
         signal.set_wakeup_fd(self._ringer.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop())
+        # Who started this process may have had them blocked, as `pillion exec` has.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
 
     def run(self) -> None:
         """Serve until stopped, or until there has been nobody to serve for long enough."""
