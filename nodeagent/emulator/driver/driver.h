@@ -1,7 +1,7 @@
 /* The emulated driver inside one process: handles, and the helpers that its calls share.
  *
  * Locking: `emu_driver.mutex` guards everything in this process; a device's lock is taken inside it, never the other way
- * round, and nobody sleeps holding either.
+ * round, and nobody sleeps holding either. It is recursive, because freeing a graph may happen inside it or not.
  */
 #ifndef EMU_DRIVER_H
 #define EMU_DRIVER_H
@@ -151,6 +151,7 @@ CUresult emu_submit_host_function(CUstream stream, emu_host_function function, v
 CUresult emu_append_host(CUstream stream, struct emu_device *device, emu_host_function function, void *data);
 /* True if host functions are queued in this context, so that what follows them cannot be done ahead of its time. */
 bool emu_host_pending(CUcontext context);
+bool emu_host_pending_on(unsigned device);
 void emu_drop_host_functions(CUcontext context);
 bool emu_on_callback_thread(void);
 
@@ -158,7 +159,7 @@ bool emu_on_callback_thread(void);
 CUresult emu_kernel_of(CUfunction function, struct emu_kernel **kernel);
 
 /* ---- memory.c ---- */
-enum emu_kind { EMU_DEVICE_MEMORY, EMU_MANAGED_MEMORY, EMU_HOST_MEMORY, EMU_REGISTERED_MEMORY, EMU_MAPPED_MEMORY };
+enum emu_kind { EMU_DEVICE_MEMORY, EMU_MANAGED_MEMORY, EMU_HOST_MEMORY, EMU_REGISTERED_MEMORY, EMU_MAPPED_MEMORY, EMU_GRAPH_MEMORY };
 struct emu_range {
   uintptr_t base;
   size_t bytes;

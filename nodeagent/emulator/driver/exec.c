@@ -168,7 +168,7 @@ static CUresult submit_other(CUstream stream, struct emu_device *device, struct 
       if (event->recorded && !emu_is_done(device, event->context->slot, event->stream, event->seq))
         emu_submit_wait(device, context->slot, stream->slot, event->context->slot, event->stream, event->seq);
       return CUDA_SUCCESS;
-    default: return CUDA_SUCCESS; /* empty */
+    default: return CUDA_SUCCESS; /* nothing to do in the stream */
   }
 }
 
@@ -205,6 +205,10 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     task.child->is_child = true;
     return emu_capture_task(stream, &task, &captured);
   }
+  for (size_t index = 0; index < exec->count; index++) {
+    struct emu_graph_memory *memory = exec->order[index]->task.memory;
+    if (memory && (result = emu_use_graph_memory(memory)) != CUDA_SUCCESS) return result;
+  }
   size_t pieces = count_pieces(exec); /* again: its kernels may have been changed */
   if (pieces > MOST_PIECES) return emu_not_modelled("a graph of that many pieces");
   struct emu_device *device;
@@ -228,7 +232,7 @@ static CUresult set_task(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *
   EMU_WITH_EXEC(exec, parameters);
   CUgraphNode twin = twin_of(exec, node);
   if (!twin || twin->task.type != parameters->type) return CUDA_ERROR_INVALID_VALUE;
-  if (twin->task.child) return emu_not_modelled("changing the child of an executable graph");
+  if (twin->task.child || twin->task.memory) return emu_not_modelled("changing a child or an allocation of an executable graph");
   struct emu_task task;
   CUresult result = emu_fill_task(parameters, &task);
   if (result == CUDA_SUCCESS) twin->task = task;

@@ -34,6 +34,7 @@ CUresult emu_make_graph(CUgraph *made) {
 
 static void free_node(CUgraphNode node) {
   if (node->task.child) emu_free_graph(node->task.child);
+  if (node->task.memory) emu_drop_graph_memory(node->task.memory);
   emu_set_clear(&node->before);
   node->magic = 0;
   free(node);
@@ -89,6 +90,7 @@ static CUresult clone_nodes(CUgraph original, CUgraph copy, CUgraphNode *twins) 
     if (task.child && result == CUDA_SUCCESS) task.child->is_child = true;
     if (result == CUDA_SUCCESS) result = emu_add_task(copy, NULL, 0, &task, &twin);
     if (result == CUDA_SUCCESS) {
+      if (task.memory) emu_keep_graph_memory(task.memory);
       twin->id = node->id;
       twins[node->id] = twin;
     }

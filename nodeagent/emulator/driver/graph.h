@@ -15,7 +15,8 @@ struct emu_task {
   CUDA_HOST_NODE_PARAMS host;
   CUevent event;
   CUgraph child; /* owned */
-  CUdeviceptr memory;
+  struct emu_graph_memory *memory; /* of a node that allocates; a reference of its own */
+  CUdeviceptr address;             /* of a node that frees */
 };
 
 struct CUgraphNode_st {
@@ -50,6 +51,15 @@ bool emu_set_include(struct emu_node_set *set, const CUgraphNode *nodes, size_t 
 void emu_set_clear(struct emu_node_set *set);
 CUresult emu_add_objects(CUgraph from, struct emu_held_object **to);
 void emu_release_objects(struct emu_held_object **objects);
+
+/* ---- graph_memory.c ---- */
+/* Memory for a node that allocates: an address at once, device memory from the first launch on. Inside emu_lock. */
+CUresult emu_make_graph_memory(const CUmemPoolProps *properties, size_t bytes, struct emu_graph_memory **memory);
+CUresult emu_check_graph_address(CUdeviceptr at);
+CUdeviceptr emu_graph_memory_address(const struct emu_graph_memory *memory);
+CUresult emu_use_graph_memory(struct emu_graph_memory *memory);
+void emu_keep_graph_memory(struct emu_graph_memory *memory);
+void emu_drop_graph_memory(struct emu_graph_memory *memory);
 
 /* ---- capture.c ---- */
 /* CUDA_SUCCESS, or the error (and a broken capture) if a capture in progress forbids calls that are not stream-ordered. */

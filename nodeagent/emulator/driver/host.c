@@ -30,6 +30,8 @@ bool emu_host_pending(CUcontext context) {
   return false;
 }
 
+bool emu_host_pending_on(unsigned device) { return queues[device].first != NULL; }
+
 void emu_drop_host_functions(CUcontext context) {
   struct pending **link = &queues[context->device].first;
   while (*link) {

@@ -173,6 +173,10 @@ static CUresult free_here(CUdeviceptr at, enum emu_kind one, enum emu_kind other
   emu_lock();
   struct emu_range *range = emu_find_range(at, 1);
   if (!range || range->base != at || (range->kind != one && range->kind != other && !range->pool)) result = CUDA_ERROR_INVALID_VALUE;
+  if (range && range->base == at && range->kind == EMU_GRAPH_MEMORY && one == EMU_DEVICE_MEMORY) {
+    emu_unlock();
+    return CUDA_SUCCESS; /* stays with its graph until that is trimmed */
+  }
   CUcontext owner = result == CUDA_SUCCESS && range->context ? range->context : context;
   emu_unlock();
   if (result != CUDA_SUCCESS) return result;

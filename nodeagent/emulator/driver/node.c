@@ -47,6 +47,13 @@ CUresult emu_fill_task(CUgraphNodeParams *parameters, struct emu_task *task) {
       if (result == CUDA_SUCCESS) task->child->is_child = true;
       parameters->graph.graph = task->child;
       return result;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      emu_lock();
+      result = emu_make_graph_memory(&parameters->alloc.poolProps, parameters->alloc.bytesize, &task->memory);
+      if (result == CUDA_SUCCESS) parameters->alloc.dptr = emu_graph_memory_address(task->memory);
+      emu_unlock();
+      return result;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: task->address = parameters->free.dptr; return emu_check_graph_address(task->address);
     case CU_GRAPH_NODE_TYPE_EMPTY: return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT: task->event = parameters->eventWait.event; break;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD: task->event = parameters->eventRecord.event; break;
@@ -126,6 +133,21 @@ CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const
   return EMU_ADD(.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .eventWait = {.event = event});
 }
 
+CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
+                                        CUDA_MEM_ALLOC_NODE_PARAMS *alloc) {
+  if (!alloc) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams parameters = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+                                  .alloc = {.poolProps = alloc->poolProps, .bytesize = alloc->bytesize}};
+  CUresult result = cuGraphAddNode(node, graph, before, NULL, count, &parameters);
+  alloc->dptr = parameters.alloc.dptr;
+  return result;
+}
+
+CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count,
+                                       CUdeviceptr at) {
+  return EMU_ADD(.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {.dptr = at});
+}
+
 #define EMU_WITH_NODE_OF(handle, kind, argument)                                                       \
   EMU_ENTER();                                                                                         \
   if (!(argument) || !EMU_IS(handle, EMU_NODE) || (handle)->task.type != (kind)) return CUDA_ERROR_INVALID_VALUE
@@ -160,6 +182,12 @@ CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *child)
   return CUDA_SUCCESS;
 }
 
+CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *at) {
+  EMU_WITH_NODE_OF(node, CU_GRAPH_NODE_TYPE_MEM_FREE, at);
+  *at = node->task.address;
+  return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphEventRecordNodeGetEvent(CUgraphNode node, CUevent *event) {
   EMU_WITH_NODE_OF(node, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
   *event = node->task.event;
@@ -176,7 +204,8 @@ CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *param
   EMU_ENTER();
   struct emu_task task;
   if (!parameters || !EMU_IS(node, EMU_NODE) || node->task.type != parameters->type) return CUDA_ERROR_INVALID_VALUE;
-  if (parameters->type == CU_GRAPH_NODE_TYPE_GRAPH) return emu_not_modelled("cuGraphNodeSetParams on a child graph");
+  if (parameters->type == CU_GRAPH_NODE_TYPE_GRAPH || parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+    return emu_not_modelled("cuGraphNodeSetParams on a child graph or an allocation");
   CUresult result = emu_fill_task(parameters, &task);
   if (result == CUDA_SUCCESS) node->task = task;
   return result;

@@ -147,9 +147,20 @@ CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType ty
   return result;
 }
 
+/* While a stream captures, allocations belong to the graph. */
+static CUresult capture_allocation(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream stream) {
+  struct emu_task task = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+  emu_lock();
+  CUresult result = emu_make_graph_memory(&pool->properties, bytes, &task.memory);
+  if (result == CUDA_SUCCESS) *at = emu_graph_memory_address(task.memory);
+  emu_unlock();
+  bool captured;
+  return result == CUDA_SUCCESS ? emu_capture_task(stream, &task, &captured) : result;
+}
+
 static CUresult allocate(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream stream) {
   if (!at) return CUDA_ERROR_INVALID_VALUE;
-  if (stream->capture) return emu_not_modelled("stream-ordered allocation while a stream captures");
+  if (stream->capture) return capture_allocation(at, bytes, pool, stream);
   if (pool->properties.maxSize && bytes > pool->properties.maxSize - pool->used) return CUDA_ERROR_OUT_OF_MEMORY;
   emu_lock();
   CUresult result = emu_allocate(NULL, pool->ordinal, bytes, pool->kind, 0, pool, at);
@@ -187,7 +198,13 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr at, CUstream stream) {
   if (!at) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = emu_resolve_stream(&stream);
   if (result != CUDA_SUCCESS) return result;
-  if (stream->capture) return emu_not_modelled("stream-ordered freeing while a stream captures");
+  if (stream->capture) {
+    struct emu_task task = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .address = at};
+    bool captured;
+    result = emu_check_graph_address(at);
+    return result == CUDA_SUCCESS ? emu_capture_task(stream, &task, &captured) : result;
+  }
+  if (emu_check_graph_address(at) == CUDA_SUCCESS) return CUDA_SUCCESS; /* stays with its graph until that is trimmed */
   emu_lock();
   bool later = emu_host_pending(stream->context);
   struct emu_range *range = emu_find_range(at, 1);

@@ -12,7 +12,7 @@
 
 #include "driver.h"
 
-struct emu_driver emu_driver = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+struct emu_driver emu_driver = {.mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 
 static pthread_mutex_t init_mutex = PTHREAD_MUTEX_INITIALIZER;
 

@@ -138,6 +138,41 @@ say(d.cuGraphInstantiate(ok(d.cuStreamEndCapture(s)), 0)[0].name)
     assert (context.graph_launches, context.units_done, context.busy_ns) == (1, 10_000, MS)
 
 
+def test_memory_that_a_graph_allocates_is_taken_by_its_launch_and_given_back_with_it(machine, client):
+    said = client(
+        machine,
+        CAPTURE.format(mode="CU_STREAM_CAPTURE_MODE_RELAXED")
+        + """
+def taken():
+    free, total = ok(d.cuMemGetInfo())
+    return (total - free) >> 20
+at = ok(d.cuMemAllocAsync(200 << 20, s))
+ok(d.cuMemsetD8Async(at, 3, 16, s))
+ok(d.cuMemFreeAsync(at, s))
+graph = ok(d.cuStreamEndCapture(s))
+run = ok(d.cuGraphInstantiate(graph, 0))
+steps = [taken()]
+for _ in range(2):
+    ok(d.cuGraphLaunch(run, s))
+ok(d.cuStreamSynchronize(s))
+back = bytearray(2)
+ok(d.cuMemcpyDtoH(back, at, 2))
+steps.append(taken())
+ok(d.cuDeviceGraphMemTrim(0))
+steps.append(taken())
+other = ok(d.cuMemAlloc(900 << 20))
+steps.append(d.cuGraphLaunch(run, s)[0].name)
+ok(d.cuMemFree(other))
+ok(d.cuGraphLaunch(run, s))
+ok(d.cuStreamSynchronize(s))
+ok(d.cuGraphExecDestroy(run))
+ok(d.cuGraphDestroy(graph))
+say(*steps, taken(), back.hex())
+""",
+    ).finish()
+    assert said == [0, 200, 0, "CUDA_ERROR_OUT_OF_MEMORY", 0, "0303"]
+
+
 def test_destroying_the_capturing_stream_ends_the_capture(machine, client):
     said = client(
         machine,
