@@ -47,10 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (AgentError, LayoutError, gate.GateError, OSError) as error:
         sys.stderr.write(f"pillion agent: {error}\n")
         return 1
+    agent.stop_on_signals()
     if given.ready_fd is not None:
         os.write(given.ready_fd, b"ready\n")
         os.close(given.ready_fd)
-    agent.stop_on_signals()
     agent.run()
     return 0
 

@@ -84,7 +84,9 @@ class Group:
         if slot is None:
             return None
         member = Member(self._layout, process, pidfd, connection, slot)
-        if former is not None:
+        if former is not None and slot == former.slot:
+            former.close()  # what it holds stays counted: the same process goes on
+        elif former is not None:
             self.drop(former)
         self.members[process.pid] = member
         ledger = self.ledger

@@ -59,11 +59,10 @@ def gate_library(tmp_path_factory):
     """The gate, built from the sources as they are now, or the build that PILLION_GATE_LIBRARY names."""
     if os.environ.get("PILLION_GATE_LIBRARY"):
         return Path(os.environ["PILLION_GATE_LIBRARY"])
-    for needed in ("nvidia-cuda-runtime", "nvidia-nvml-dev"):
-        try:
-            importlib.metadata.distribution(needed)
-        except importlib.metadata.PackageNotFoundError:
-            pytest.skip(f"{needed} is not installed here: it has the headers that the gate is built from")
+    installed = {distribution.name for distribution in importlib.metadata.distributions()}
+    missing = {"nvidia-cuda-runtime", "nvidia-nvml-dev"} - installed
+    if missing:
+        pytest.skip(f"{', '.join(sorted(missing))} is not installed here: it has headers that the gate is built from")
     spec = importlib.util.spec_from_file_location("pillion_gate_compile_for_agent", NODEAGENT / "gate" / "compile.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -173,9 +172,12 @@ def connect():
 def hello(brings=(), **values):
     pages.send(held, layout.pack(Kind.HELLO, **values), brings)
 def receive():
-    data, fds = pages.receive(held)
-    kept.append(fds)
-    return layout.unpack(data) if data else None, fds
+    while True:
+        data, fds = pages.receive(held)
+        message = layout.unpack(data) if data else None
+        if message is None or message["kind"] != Kind.NEWS:
+            kept.append(fds)
+            return message, fds
 lease = client = ledger = activity = None
 def welcome():
     global lease, client, ledger, activity
@@ -206,7 +208,7 @@ class Gate:
         environment = os.environ | {"PYTHONPATH": f"{NODEAGENT}:{PLUGIN}"}
         self.process = subprocess.Popen(
             [sys.executable, "-c", GATE, str(library), str(directory), json.dumps(policy)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True,
         )  # fmt: skip
         self.tenant = self._hear()[0] if policy else None
 
@@ -229,7 +231,8 @@ class Gate:
         return value
 
     def kill(self):
-        self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         self.process.communicate()
 
 
@@ -256,7 +259,7 @@ def gate(gate_in, agent):
 @pytest.fixture
 def descriptors():
     """A function that counts this process's descriptors, the agent's among them."""
-    return lambda: len(os.listdir("/proc/self/fd"))
+    return lambda: len(list(Path("/proc/self/fd").iterdir()))
 
 
 PRELUDE = """

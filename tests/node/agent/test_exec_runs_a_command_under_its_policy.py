@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -107,8 +108,7 @@ def test_the_command_starts_with_the_signals_that_exec_was_started_with(execute)
     assert code == 0
     blocked = re.search(r"SigBlk:\s+([0-9a-f]+)", out)
     ignored = re.search(r"SigIgn:\s+([0-9a-f]+)", out)
-    with open("/proc/self/status") as status:
-        here = status.read()
+    here = Path("/proc/self/status").read_text()
     assert int(blocked[1], 16) == int(re.search(r"SigBlk:\s+([0-9a-f]+)", here)[1], 16)
     assert not int(ignored[1], 16) >> (signal.SIGPIPE - 1) & 1
 
