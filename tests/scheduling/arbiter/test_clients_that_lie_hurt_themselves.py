@@ -20,7 +20,7 @@ LIES = st.builds(
 
 
 def play(state, lies, until_ms, honest):
-    """Ask every millisecond, or sooner if told so; the honest are always busy and drain at once. Returns time held."""
+    """Ask every millisecond, or sooner if told so; the honest are always busy and drain by then. Returns time held."""
     held = dict.fromkeys(honest, 0)
     now_ns, number = 0, 0
     while now_ns < until_ms * MS:
@@ -39,7 +39,7 @@ def play(state, lies, until_ms, honest):
         until_ns = min(decision.wake_at_ns, now_ns + MS)
         assert until_ns > now_ns
         for name in honest:
-            held[name] += (until_ns - now_ns) * (decision.grant(name).state is LeaseState.RUN)
+            held[name] += (until_ns - now_ns) * (decision.grant(name).state is not LeaseState.STOP)
         now_ns = until_ns
     return held, state
 
