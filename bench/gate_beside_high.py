@@ -21,7 +21,12 @@ from gate.setting import SmallAgent, build_gate, compile_program
 from pillion_node import emulator
 from pillion_node.pages import GateTier
 
-LOADS = {"50 us": ("k_50us", 40, 0), "500 us": ("k_500us", 8, 0), "5 ms": ("k_5ms", 2, 0), "graph of 20 x 500 us": ("k_500us", 2, 20)}
+LOADS = {
+    "50 us": ("k_50us", 40, 0),
+    "500 us": ("k_500us", 8, 0),
+    "5 ms": ("k_5ms", 2, 0),
+    "graph of 20 x 500 us": ("k_500us", 2, 20),
+}
 
 
 def _start(program: Path, environment: dict[str, str], *arguments: object) -> subprocess.Popen[str]:
@@ -38,13 +43,15 @@ def once(folder: Path, name: str, seconds: float, slowdown: float | None) -> tup
     driver = emulator.library_directory() / "libcuda.so.1"
     program = compile_program("workload.c", folder / "workload", str(driver))
     kernel, burst, nodes = LOADS[name]
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:  # noqa: S108 - what the emulated GPU is shared through
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
         machine = emulator.create(Path(place) / "gpu")
         environment = emulator.environment(machine)
         agent = None
         if slowdown is not None:
             terms = {"max_slowdown_ppm": int(slowdown * 1e6)}
-            agent = SmallAgent(gate, Path(place) / "s", lambda n: terms | {"tier": GateTier.LOW if n else GateTier.HIGH})
+            agent = SmallAgent(
+                gate, Path(place) / "s", lambda n: terms | {"tier": GateTier.LOW if n else GateTier.HIGH}
+            )
             environment |= {"LD_PRELOAD": str(gate), "PILLION_SOCKET": str(agent.path)}
         high = _start(program, environment, "k_500us", 10, 3_300_000, seconds)
         if agent is not None:
@@ -90,11 +97,11 @@ def main() -> None:
                 rows.append({"low's kernels": name, "how": how, "loss": statistics.median(losses), "loss_most": max(losses),
                              "speed": statistics.median(speeds), "speed_least": min(speeds)})  # fmt: skip
     if given.json:
-        print(json.dumps(rows, indent=2))  # noqa: T201
+        print(json.dumps(rows, indent=2))
         return
-    print(f"{'low submits':<24}{'how':<20}{'loss of high':>14}{'most':>8}{'speed of low':>14}{'least':>8}")  # noqa: T201
+    print(f"{'low submits':<24}{'how':<20}{'loss of high':>14}{'most':>8}{'speed of low':>14}{'least':>8}")
     for row in rows:
-        print(f"{row['low' + chr(39) + 's kernels']:<24}{row['how']:<20}{row['loss']:>13.2%}{row['loss_most']:>9.2%}"  # noqa: T201
+        print(f"{row['low' + chr(39) + 's kernels']:<24}{row['how']:<20}{row['loss']:>13.2%}{row['loss_most']:>9.2%}"
               f"{row['speed']:>13.1%}{row['speed_least']:>9.1%}")  # fmt: skip
 
 

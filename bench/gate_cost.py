@@ -30,13 +30,18 @@ CASES = {
 def measure(case: str, folder: Path, repetitions: int, launches: int) -> list[tuple[float, float]]:
     """Return pairs of nanoseconds per launch, past the gate and through it."""
     tier, is_open, per_sync = CASES[case]
-    gate, driver = build_gate(folder), compile_program("null_driver.c", folder / "null" / "libcuda.so.1", "-shared", "-fPIC")
+    gate, driver = (
+        build_gate(folder),
+        compile_program("null_driver.c", folder / "null" / "libcuda.so.1", "-shared", "-fPIC"),
+    )
     program = compile_program("cost.c", folder / "cost")
     environment = dict(os.environ) | {"LD_PRELOAD": str(gate), "LD_LIBRARY_PATH": str(driver.parent)}
     environment.pop("PILLION_SOCKET", None)
     agent = None
     if tier is not None:
-        agent = SmallAgent(gate, folder / f"{tier.name}{is_open}", lambda _: {"tier": tier, "in_flight_cap": 16, "open": int(is_open)})
+        agent = SmallAgent(
+            gate, folder / f"{tier.name}{is_open}", lambda _: {"tier": tier, "in_flight_cap": 16, "open": int(is_open)}
+        )
         environment["PILLION_SOCKET"] = str(agent.path)
     with subprocess.Popen([str(program), str(repetitions), str(launches), str(per_sync)], env=environment, text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # fmt: skip
@@ -65,11 +70,11 @@ def main() -> None:
                          "added_ns": statistics.median(added), "added_least_ns": added[0], "added_most_ns": added[-1],
                          "repetitions": len(pairs)})  # fmt: skip
     if given.json:
-        print(json.dumps(rows, indent=2))  # noqa: T201
+        print(json.dumps(rows, indent=2))
         return
-    print(f"{'case':<28}{'past':>8}{'through':>9}{'added':>8}   least ... most, ns a launch")  # noqa: T201
+    print(f"{'case':<28}{'past':>8}{'through':>9}{'added':>8}   least ... most, ns a launch")
     for row in rows:
-        print(f"{row['case']:<28}{row['past_ns']:>8.1f}{row['through_ns']:>9.1f}{row['added_ns']:>8.1f}"  # noqa: T201
+        print(f"{row['case']:<28}{row['past_ns']:>8.1f}{row['through_ns']:>9.1f}{row['added_ns']:>8.1f}"
               f"   {row['added_least_ns']:.1f} ... {row['added_most_ns']:.1f}")  # fmt: skip
 
 

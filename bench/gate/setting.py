@@ -16,7 +16,9 @@ from pillion_node import pages
 from pillion_node.pages import GateTier, Kind, State
 
 HERE = Path(__file__).resolve().parent
-_SPEC = importlib.util.spec_from_file_location("pillion_gate_compile", HERE.parents[1] / "nodeagent" / "gate" / "compile.py")
+_SPEC = importlib.util.spec_from_file_location(
+    "pillion_gate_compile", HERE.parents[1] / "nodeagent" / "gate" / "compile.py"
+)
 assert _SPEC is not None
 assert _SPEC.loader is not None
 compiling = importlib.util.module_from_spec(_SPEC)

@@ -23,9 +23,13 @@ MACHINES = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden",
          "-ftls-model=initial-exec", "-fno-math-errno")  # fmt: skip
 
+EARLY = ("lookup.c", "loaded.c", "driver.c")
+"""What may run before a sanitizer's runtime does, which itself asks for symbols: never instrumented."""
+
 sys.path[:0] = [str(HERE), str(HERE.parent)]
-import native_symbols  # noqa: E402
 import surface  # noqa: E402
+
+import native_symbols  # noqa: E402
 
 
 def header(distribution: str, name: str) -> Path:
@@ -81,14 +85,21 @@ def compile_gate(
 
         def build(source: Path) -> Path:
             made = work / f"{source.stem}.o"
-            subprocess.run([*command, *FLAGS, *flags, *include, "-c", str(source), "-o", str(made)], check=True)
+            extra = [flag for flag in flags if source.name not in EARLY or not flag.startswith("-fsanitize")]
+            subprocess.run([*command, *FLAGS, *extra, *include, "-c", str(source), "-o", str(made)], check=True)  # noqa: S603
             return made
 
         with ThreadPoolExecutor(2) as pool:
             objects = list(pool.map(build, [*sorted(HERE.glob("*.c")), work / "surface.c"]))
         fresh = output.with_name(f".{output.name}.new")
-        link = ["-shared", f"-Wl,-soname,{NAME}", f"-Wl,--version-script={work / 'gate.map'}", "-Wl,-z,now", "-lpthread"]
-        subprocess.run([*command, *flags, *map(str, objects), *link, "-ldl", "-o", str(fresh)], check=True)
+        link = [
+            "-shared",
+            f"-Wl,-soname,{NAME}",
+            f"-Wl,--version-script={work / 'gate.map'}",
+            "-Wl,-z,now",
+            "-lpthread",
+        ]
+        subprocess.run([*command, *flags, *map(str, objects), *link, "-ldl", "-o", str(fresh)], check=True)  # noqa: S603
         fresh.replace(output)  # a process that has the old one mapped keeps it whole
     return output
 
@@ -99,4 +110,4 @@ if __name__ == "__main__":
     parser.add_argument("--machine", choices=sorted(MACHINES))
     parser.add_argument("--cc", help="this compiler instead of Zig's")
     given = parser.parse_args()
-    print(compile_gate(given.output, machine=given.machine, compiler=given.cc and (given.cc,)))  # noqa: T201
+    print(compile_gate(given.output, machine=given.machine, compiler=given.cc and (given.cc,)))

@@ -1,8 +1,8 @@
 /* The real driver calls behind the entry points. Nothing here loads a driver: if the program has not, there is none. */
 #include <dlfcn.h>
-#include <string.h>
 
 #include "gate.h"
+#include "loaded.h"
 
 #define DRIVER "libcuda.so.1"
 #define MANAGEMENT "libnvidia-ml.so.1"
@@ -65,11 +65,11 @@ bool gate_bind(int index) {
 }
 
 int gate_index_of(const char *name) {
-  if (strncmp(name, "cu", 2) != 0 && strncmp(name, "nvml", 4) != 0) return -1;
+  if (!loaded_begins(name, "cu") && !loaded_begins(name, "nvml")) return -1;
   int from = name[0] == 'n' ? GATE_nvmlDeviceGetMemoryInfo : 0;
   int to = name[0] == 'n' ? GATE_SYMBOLS : GATE_nvmlDeviceGetMemoryInfo;
   while (from < to) { /* each part is sorted by name */
-    int middle = from + (to - from) / 2, order = strcmp(name, gate_symbols[middle].name);
+    int middle = from + (to - from) / 2, order = loaded_compare(name, gate_symbols[middle].name);
     if (order == 0) return middle;
     if (order < 0) to = middle;
     else from = middle + 1;

@@ -2,7 +2,6 @@
 #include "loaded.h"
 
 #include <elf.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,26 +15,22 @@ struct tables {
 };
 
 /* glibc and musl differ in whether they relocate the addresses in PT_DYNAMIC; the vdso's are never relocated. */
-static const void *place(const struct dl_phdr_info *info, ElfW(Addr) address) {
-  return (const void *)(address < info->dlpi_addr ? info->dlpi_addr + address : address);
+static const void *place(ElfW(Addr) base, ElfW(Addr) address) {
+  return (const void *)(address < base ? base + address : address);
 }
 
-static bool read_tables(const struct dl_phdr_info *info, struct tables *tables) {
-  memset(tables, 0, sizeof *tables);
-  const ElfW(Dyn) *entry = NULL;
-  for (int k = 0; k < info->dlpi_phnum; k++)
-    if (info->dlpi_phdr[k].p_type == PT_DYNAMIC)
-      entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[k].p_vaddr);
+static bool read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * entry, struct tables *tables) {
+  *tables = (struct tables){0};
   if (!entry) return false;
   for (; entry->d_tag != DT_NULL; entry++) {
     switch (entry->d_tag) {
-      case DT_SYMTAB: tables->symbols = place(info, entry->d_un.d_ptr); break;
-      case DT_STRTAB: tables->strings = place(info, entry->d_un.d_ptr); break;
-      case DT_GNU_HASH: tables->gnu_hash = place(info, entry->d_un.d_ptr); break;
-      case DT_HASH: tables->sysv_hash = place(info, entry->d_un.d_ptr); break;
-      case DT_RELA: tables->rela = place(info, entry->d_un.d_ptr); break;
+      case DT_SYMTAB: tables->symbols = place(base, entry->d_un.d_ptr); break;
+      case DT_STRTAB: tables->strings = place(base, entry->d_un.d_ptr); break;
+      case DT_GNU_HASH: tables->gnu_hash = place(base, entry->d_un.d_ptr); break;
+      case DT_HASH: tables->sysv_hash = place(base, entry->d_un.d_ptr); break;
+      case DT_RELA: tables->rela = place(base, entry->d_un.d_ptr); break;
       case DT_RELASZ: tables->rela_bytes = entry->d_un.d_val; break;
-      case DT_JMPREL: tables->plt_rela = place(info, entry->d_un.d_ptr); break;
+      case DT_JMPREL: tables->plt_rela = place(base, entry->d_un.d_ptr); break;
       case DT_PLTRELSZ: tables->plt_bytes = entry->d_un.d_val; break;
       case DT_RPATH: tables->has_own_path = tables->has_path_for_others = true; break;
       case DT_RUNPATH: tables->has_own_path = true; break;
@@ -45,9 +40,17 @@ static bool read_tables(const struct dl_phdr_info *info, struct tables *tables) 
   return tables->symbols && tables->strings;
 }
 
+static bool read_tables(const struct dl_phdr_info *info, struct tables *tables) {
+  const ElfW(Dyn) *dynamic = NULL;
+  for (int k = 0; k < info->dlpi_phnum; k++)
+    if (info->dlpi_phdr[k].p_type == PT_DYNAMIC)
+      dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[k].p_vaddr);
+  return read_dynamic(info->dlpi_addr, dynamic, tables);
+}
+
 static bool defines(const struct tables *tables, uint32_t index, const char *name) {
   const ElfW(Sym) *symbol = &tables->symbols[index];
-  return symbol->st_shndx != SHN_UNDEF && symbol->st_value && strcmp(tables->strings + symbol->st_name, name) == 0;
+  return symbol->st_shndx != SHN_UNDEF && symbol->st_value && loaded_compare(tables->strings + symbol->st_name, name) == 0;
 }
 
 static const ElfW(Sym) * find_by_gnu_hash(const struct tables *tables, const char *name) {
@@ -71,11 +74,6 @@ static const ElfW(Sym) * find_by_walking(const struct tables *tables, const char
     if (defines(tables, index, name)) return &tables->symbols[index];
   return NULL;
 }
-
-struct search {
-  const char *name;
-  void *found;
-};
 
 static bool holds(const struct dl_phdr_info *info, const void *address) {
   ElfW(Addr) here = (ElfW(Addr))address;
@@ -110,23 +108,43 @@ bool loaded_has_search_path(const void *address) {
   return search.found;
 }
 
+static void *find_in(const struct tables *tables, ElfW(Addr) base, const char *name) {
+  const ElfW(Sym) *symbol = NULL;
+  if (tables->gnu_hash) symbol = find_by_gnu_hash(tables, name);
+  else if (tables->sysv_hash) symbol = find_by_walking(tables, name);
+  return symbol ? (void *)(base + symbol->st_value) : NULL;
+}
+
+struct search {
+  const char *name;
+  void *found;
+};
+
 static int search_object(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   struct search *search = data;
   struct tables tables;
-  if (is_this_library(info) || !read_tables(info, &tables)) return 0;
-  const ElfW(Sym) *symbol = NULL;
-  if (tables.gnu_hash) symbol = find_by_gnu_hash(&tables, search->name);
-  else if (tables.sysv_hash) symbol = find_by_walking(&tables, search->name);
-  if (!symbol) return 0;
-  search->found = (void *)(info->dlpi_addr + symbol->st_value);
-  return 1;
+  if (!is_this_library(info) && read_tables(info, &tables)) search->found = find_in(&tables, info->dlpi_addr, search->name);
+  return search->found != NULL;
 }
 
+/* glibc's list of what is loaded. Sanitizers replace dl_iterate_phdr with a version that does not work yet when they
+ * themselves look symbols up; nobody replaces this. */
+extern struct r_debug _r_debug __attribute__((weak));
+
 void *loaded_find(const char *name) {
-  struct search search = {.name = name};
-  dl_iterate_phdr(search_object, &search);
-  return search.found;
+  if (!&_r_debug) {
+    struct search search = {.name = name};
+    dl_iterate_phdr(search_object, &search);
+    return search.found;
+  }
+  for (const struct link_map *object = _r_debug.r_map; object; object = object->l_next) {
+    struct tables tables;
+    if (object->l_ld == _DYNAMIC || !read_dynamic(object->l_addr, object->l_ld, &tables)) continue;
+    void *found = find_in(&tables, object->l_addr, name);
+    if (found) return found;
+  }
+  return NULL;
 }
 
 #if defined(__x86_64__)

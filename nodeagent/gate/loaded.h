@@ -4,6 +4,17 @@
 
 #include <link.h>
 #include <stdbool.h>
+#include <stddef.h>
+
+/* Look-ups happen before other preloaded libraries, such as sanitizers, have made their versions of strcmp usable. */
+static inline bool loaded_begins(const char *text, const char *beginning) {
+  while (*beginning && *text == *beginning) text++, beginning++;
+  return !*beginning;
+}
+static inline int loaded_compare(const char *a, const char *b) {
+  while (*a && *a == *b) a++, b++;
+  return (unsigned char)*a - (unsigned char)*b;
+}
 
 /* The address of `name` in the first loaded object that defines it, this library left out; NULL when none does. */
 void *loaded_find(const char *name);

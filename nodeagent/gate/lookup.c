@@ -37,9 +37,12 @@ static void find_loader(void) {
   if (!gate_next_dlsym || !gate_next_dlopen) abort(); /* no C library that could have loaded this one */
 }
 
+/* Not pthread_once: this runs before everything else, even before a sanitizer's runtime. Twice does no harm. */
 static void know_loader(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, find_loader);
+  static _Atomic bool known;
+  if (known) return;
+  find_loader();
+  known = true;
 }
 
 void *gate_real_dlsym(void *handle, const char *name) {
@@ -64,12 +67,12 @@ static bool is_driver(const void *address) {
   Dl_info info;
   if (!dladdr(address, &info) || !info.dli_fname) return false;
   const char *slash = strrchr(info.dli_fname, '/'), *file = slash ? slash + 1 : info.dli_fname;
-  return strncmp(file, "libcuda.so", 10) == 0 || strncmp(file, "libnvidia-ml.so", 15) == 0;
+  return loaded_begins(file, "libcuda.so") || loaded_begins(file, "libnvidia-ml.so");
 }
 
 static bool is_loader_name(const char *name) {
   return name[0] == 'd' && name[1] == 'l' &&
-         (strcmp(name, "dlsym") == 0 || strcmp(name, "dlvsym") == 0 || strcmp(name, "dlopen") == 0);
+         (loaded_compare(name, "dlsym") == 0 || loaded_compare(name, "dlvsym") == 0 || loaded_compare(name, "dlopen") == 0);
 }
 
 /* Without a driver in the process its names are not there, although this library has them. */
@@ -158,7 +161,7 @@ LOCAL void *gate_on_dlopen(const char *name, int flags, const void *unused, cons
 static const struct gate_name *newest(const char *name, int version, bool per_thread, bool *known) {
   const struct gate_name *best = NULL;
   for (const struct gate_name *row = gate_names; row->name; row++) {
-    if (row->per_thread != per_thread || strcmp(row->name, name) != 0) continue;
+    if (row->per_thread != per_thread || loaded_compare(row->name, name) != 0) continue;
     *known = true;
     if (row->version <= version) best = row; /* rows are in order of version */
   }

@@ -96,25 +96,35 @@ AROUND = MappingProxyType(
         ),
         "cuGraphAddMemFreeNode": _free("dptr"),
         "cuGraphDestroy": Around("", "if (result == CUDA_SUCCESS) gate_graph_gone(hGraph);"),
-        "cuMemGetInfo": Around("", "if (result == CUDA_SUCCESS) {\n    size_t left = *free, all = *total;\n"
-                               "    gate_tell_memory(&left, &all);\n    *free = left, *total = all;\n  }"),
-        "cuDeviceTotalMem": Around("", "if (result == CUDA_SUCCESS) {\n    size_t left = 0, all = *bytes;\n"
-                                   "    gate_tell_memory(&left, &all);\n    *bytes = all;\n  }"),
+        "cuMemGetInfo": Around(
+            "",
+            "if (result == CUDA_SUCCESS) {\n    size_t left = *free, all = *total;\n"
+            "    gate_tell_memory(&left, &all);\n    *free = left, *total = all;\n  }",
+        ),
+        "cuDeviceTotalMem": Around(
+            "",
+            "if (result == CUDA_SUCCESS) {\n    size_t left = 0, all = *bytes;\n"
+            "    gate_tell_memory(&left, &all);\n    *bytes = all;\n  }",
+        ),
         # Contexts and what lives in them.
         "cuInit": Around("", "if (result == CUDA_SUCCESS) gate_join();"),
         "cuDevicePrimaryCtxRetain": Around("", "if (result == CUDA_SUCCESS) gate_primary_context(dev, *pctx);"),
         "cuDevicePrimaryCtxRelease": Around(
-            "gate_keeper_pause();", "gate_keeper_resume();\n  if (result == CUDA_SUCCESS) gate_primary_released(dev, false);"
+            "gate_keeper_pause();",
+            "gate_keeper_resume();\n  if (result == CUDA_SUCCESS) gate_primary_released(dev, false);",
         ),
         "cuDevicePrimaryCtxReset": Around(
-            "gate_keeper_pause();", "gate_keeper_resume();\n  if (result == CUDA_SUCCESS) gate_primary_released(dev, true);"
+            "gate_keeper_pause();",
+            "gate_keeper_resume();\n  if (result == CUDA_SUCCESS) gate_primary_released(dev, true);",
         ),
         "cuCtxDestroy": Around("gate_context_going(ctx);", "if (result == CUDA_SUCCESS) gate_context_gone(ctx);"),
         "cuStreamDestroy": Around("gate_stream_going(hStream);"),
         "cuGraphExecDestroy": Around("gate_graph_exec_gone(hGraphExec);"),
         "cuGraphInstantiate": Around("", "if (result == CUDA_SUCCESS) gate_graph_made(*phGraphExec, hGraph);"),
         "cuGraphInstantiateWithFlags": Around("", "if (result == CUDA_SUCCESS) gate_graph_made(*phGraphExec, hGraph);"),
-        "cuGraphInstantiateWithParams": Around("", "if (result == CUDA_SUCCESS) gate_graph_made(*phGraphExec, hGraph);"),
+        "cuGraphInstantiateWithParams": Around(
+            "", "if (result == CUDA_SUCCESS) gate_graph_made(*phGraphExec, hGraph);"
+        ),
         # Capture: while any is going on, the gate asks before it records events of its own.
         "cuStreamBeginCapture": Around("gate_capture_begins();", "if (result != CUDA_SUCCESS) gate_capture_ended();"),
         "cuStreamBeginCaptureToGraph": Around(
@@ -133,7 +143,9 @@ AROUND = MappingProxyType(
         "cuStreamSynchronize": _done("stream(&seen, STREAM(hStream));"),
         "cuStreamQuery": _done("stream(&seen, STREAM(hStream));"),
         "cuEventRecord": Around("", "if (result == CUDA_SUCCESS) gate_seen_recorded(hEvent, STREAM(hStream));"),
-        "cuEventRecordWithFlags": Around("", "if (result == CUDA_SUCCESS) gate_seen_recorded(hEvent, STREAM(hStream));"),
+        "cuEventRecordWithFlags": Around(
+            "", "if (result == CUDA_SUCCESS) gate_seen_recorded(hEvent, STREAM(hStream));"
+        ),
         "cuEventSynchronize": _done("event(&seen, hEvent);"),
         "cuEventQuery": _done("event(&seen, hEvent);"),
         # The way to all others.
@@ -206,7 +218,9 @@ _GIVES_MEMORY = re.compile(
     r"\b(CUdeviceptr(_v1)?|CUarray|CUmipmappedArray|CUmemGenericAllocationHandle|CUmemoryPool|CUmemPoolHandle)\s*\*\s*\w*(?:,|$)"
     r"|CUDA_MEM_ALLOC_NODE_PARAMS \*nodeParams$|CUgraphNodeParams \*nodeParams$"
 )
-_QUEUE_KEEPING = re.compile(r"cu(Stream(Get|Set|Is|Copy|Create|Begin|End|Synchronize|Query|Destroy)|Event|GreenCtx|Graph(Instantiate|Kernel)|MemFree)")
+_QUEUE_KEEPING = re.compile(
+    r"cu(Stream(Get|Set|Is|Copy|Create|Begin|End|Synchronize|Query|Destroy)|Event|GreenCtx|Graph(Instantiate|Kernel)|MemFree)"
+)
 _TAKES_MEMORY = re.compile(r"cu(Mem(cpy|set|Prefetch|Discard|PoolSet|PoolGet|Range)|Pointer|Array|Mipmapped)\w*")
 
 
@@ -240,11 +254,7 @@ def submits_or_allocates(call: Declaration) -> bool:
 def undecided(driver: DriverSurface) -> list[str]:
     """Return the names that look like submissions or allocations and are neither gated nor passed through for a reason."""
     return sorted(
-        {
-            base_name(call.symbol)
-            for call in (*driver.current, *driver.earlier)
-            if submits_or_allocates(call)
-        }
+        {base_name(call.symbol) for call in (*driver.current, *driver.earlier) if submits_or_allocates(call)}
         - set(AROUND)
         - set(PASS_THROUGH)
         - {name for call in (*driver.current, *driver.earlier) if SUBMISSIONS.fullmatch(name := base_name(call.symbol))}
@@ -301,7 +311,11 @@ def _stream_of(name: str, names: list[str]) -> str:
 
 def _waits(name: str) -> bool:
     """Whether a call returns when its work is done: copies that have a host side, in their plain form."""
-    if "Async" in name or not name.startswith("cuMemcpy") or re.fullmatch(r"cuMemcpy[DA]to[DA]|cuMemcpy(3D)?Peer", name):
+    if (
+        "Async" in name
+        or not name.startswith("cuMemcpy")
+        or re.fullmatch(r"cuMemcpy[DA]to[DA]|cuMemcpy(3D)?Peer", name)
+    ):
         return False
     return True
 

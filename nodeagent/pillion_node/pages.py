@@ -1,7 +1,7 @@
 """The pages and messages that a gate and the agent share, as gate/pages.h lays them out.
 
-The offsets come from the table in the gate's own library, so there is one definition. What a client's page says is a claim:
-whoever reads it decides nothing from it that could hurt anyone but that client.
+The offsets come from the table in the gate's own library, so there is one definition. What a client's page says is a
+claim: whoever reads it decides nothing from it that could hurt anyone but that client.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Field(NamedTuple):
 
     offset: int
     width_bytes: int
-    count: int
+    length: int
 
 
 class _Row(ctypes.Structure):
@@ -117,7 +117,9 @@ class Layout:
                 continue
             records.setdefault(row.record.decode(), {})[row.name.decode()] = Field(row.offset, row.width, row.count)
         if version != PROTOCOL:
-            raise LayoutError(f"{library} speaks protocol {version}, this agent speaks {PROTOCOL}: install them together")
+            raise LayoutError(
+                f"{library} speaks protocol {version}, this agent speaks {PROTOCOL}: install them together"
+            )
         self.records: Mapping[str, Mapping[str, Field]] = MappingProxyType(records)
         self._publish = self._library.pillion_publish
         self._publish.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
@@ -196,13 +198,13 @@ class Page:
 
     def _place(self, name: str, index: int) -> int:
         field = self._fields[name]
-        if not 0 <= index < field.count:
-            raise IndexError(f"{name} has {field.count} items, there is no item {index}")
+        if not 0 <= index < field.length:
+            raise IndexError(f"{name} has {field.length} items, there is no item {index}")
         return field.offset // field.width_bytes + index
 
     def values(self) -> dict[str, int]:
         """Return all single fields at once."""
-        return {name: self[name] for name, field in self._fields.items() if field.count == 1}
+        return {name: self[name] for name, field in self._fields.items() if field.length == 1}
 
     def update(self, **values: int) -> None:
         """Write fields of a lease page that belong together, then tell the gate."""

@@ -303,7 +303,9 @@ def preload(gate_library):
     if not SANITIZE:
         return str(gate_library)
     name = {"thread": "libtsan.so", "address": "libasan.so", "undefined": "libubsan.so"}[SANITIZE]
-    runtime = subprocess.run(["cc", f"-print-file-name={name}"], check=True, capture_output=True, text=True).stdout.strip()
+    runtime = subprocess.run(
+        ["cc", f"-print-file-name={name}"], check=True, capture_output=True, text=True
+    ).stdout.strip()
     return f"{Path(runtime).resolve()}:{gate_library}"
 
 

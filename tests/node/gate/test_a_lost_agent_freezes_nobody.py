@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from pillion_node import pages
 from pillion_node.pages import ClientFlag, GateTier, Kind, Refusal, State
 
@@ -52,14 +53,23 @@ def test_one_that_was_given_no_part_takes_a_small_one(run, agent_at, eventually)
 
 
 def test_an_agent_that_hangs_is_lost_too_and_comes_back_with_its_heartbeat(run, agent_at, eventually):
-    agent = agent_at(state=State.STOP, stale_after_ns=200_000_000, heartbeat_ns=time.monotonic_ns(), duty_ppm=500_000, duty_period_ns=10_000_000)
+    agent = agent_at(
+        state=State.STOP,
+        stale_after_ns=200_000_000,
+        heartbeat_ns=time.monotonic_ns(),
+        duty_ppm=500_000,
+        duty_period_ns=10_000_000,
+    )
     program = run(LOOP, agent=agent)
     assert program.hear() == "up"
     member = agent.member()
     eventually(lambda: member.client["submissions"] > 10, "launches although the agent hangs")
     member.lease.update(stale_after_ns=10**15)
     member.beat()
-    eventually(lambda: member.client["waiting"] == 1 and not member.client["flags"] & ClientFlag.ORPHAN, "the agent's word to hold again")
+    eventually(
+        lambda: member.client["waiting"] == 1 and not member.client["flags"] & ClientFlag.ORPHAN,
+        "the agent's word to hold again",
+    )
     member.grant(State.RUN)
     program.tell(0)
     assert program.finish() == [True]
@@ -67,7 +77,10 @@ def test_an_agent_that_hangs_is_lost_too_and_comes_back_with_its_heartbeat(run, 
 
 def test_an_open_gate_stays_open(run, agent_at):
     agent = agent_at(open_=True)
-    program = run("context(); f = kernel(b'k_10us'); say(0); heard(); launch(f, times=100); ok(d.cuCtxSynchronize()); say(1)", agent=agent)
+    program = run(
+        "context(); f = kernel(b'k_10us'); say(0); heard(); launch(f, times=100); ok(d.cuCtxSynchronize()); say(1)",
+        agent=agent,
+    )
     assert program.hear() == 0
     agent.member()
     agent.die()
@@ -87,7 +100,9 @@ def test_a_new_agent_adopts_running_processes(tier, run, agent_at, eventually):
     assert second.pid == program.process.pid
     eventually(lambda: successor.ledger.item("bytes", second.slot) == 5 << 20, "its memory in the new ledger")
     if tier == GateTier.HIGH:
-        assert os.fstat(second.activity.fd).st_ino == os.fstat(first.activity.fd).st_ino, "its activity page goes with it"
+        assert os.fstat(second.activity.fd).st_ino == os.fstat(first.activity.fd).st_ino, (
+            "its activity page goes with it"
+        )
         marks = second.activity["marks"]
         assert second.activity.item("mark", (marks - 1) % 64) & 1, "it is still busy"
     else:
@@ -98,7 +113,9 @@ def test_a_new_agent_adopts_running_processes(tier, run, agent_at, eventually):
 
 def test_high_never_waits_whatever_its_lease_says(run, agent_at):
     agent = agent_at(tier=GateTier.HIGH, state=State.STOP)
-    program = run("context(); f = kernel(b'k_10us'); launch(f, times=50); ok(d.cuCtxSynchronize()); say(1)", agent=agent)
+    program = run(
+        "context(); f = kernel(b'k_10us'); launch(f, times=50); ok(d.cuCtxSynchronize()); say(1)", agent=agent
+    )
     assert program.finish() == [1]
 
 
@@ -134,7 +151,9 @@ def nonsense(layout):
         "welcome with a page too few": answer(welcome, [page, page]),
         "welcome with short pages": answer(welcome, [short, short, short]),
         "welcome with files that cannot be mapped": answer(welcome, [null, null, null]),
-        "welcome with the wrong page": answer(welcome, [pages.create_page(layout, "client").fd] + [os.memfd_create("z")] * 2),
+        "welcome with the wrong page": answer(
+            welcome, [pages.create_page(layout, "client").fd] + [os.memfd_create("z")] * 2
+        ),
         "unknown tier": answer(layout.pack(Kind.WELCOME, tier=9), [page] * 3),
         "slot beyond the ledger": answer(layout.pack(Kind.WELCOME, slot=510), [page] * 3),
         "another version of the protocol": answer(welcome[:4] + b"\x02\0\0\0" + welcome[8:], [page] * 3),
@@ -184,7 +203,9 @@ def test_a_refused_gate_is_open(reason, run, agent_at, layout):
         connection.recv(1)
 
     agent.answer = refuse
-    program = run("context(); f = kernel(b'k_10us'); launch(f, times=10); ok(d.cuCtxSynchronize()); say(1)", agent=agent)
+    program = run(
+        "context(); f = kernel(b'k_10us'); launch(f, times=10); ok(d.cuCtxSynchronize()); say(1)", agent=agent
+    )
     assert program.finish() == [1]
 
 

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+
 from pillion_node.pages import ClientFlag, State
 
 WORK = """
@@ -62,7 +63,7 @@ for name in json.loads(sys.argv[1]):
         before = on_gpu(program.process.pid)
         member.grant(State.DRAIN)
         program.tell(name)
-        eventually(lambda: member.client["waiting"] == 1, f"{name} that is held")  # noqa: B023
+        eventually(lambda: member.client["waiting"] == 1, f"{name} that is held")
         assert member.client["acknowledged_epoch"] == member.lease["epoch"]
         assert on_gpu(program.process.pid) == before, name
         member.grant(State.RUN)
@@ -73,7 +74,10 @@ for name in json.loads(sys.argv[1]):
 
 def test_a_submission_that_is_held_keeps_the_order_of_its_thread(run, agent_at, on_gpu, eventually):
     agent = agent_at(state=State.STOP)
-    program = run("context(); f = kernel(b'k_10us'); launch(f); say(1); launch(f); say(2); ok(d.cuCtxSynchronize()); say(3)", agent=agent)
+    program = run(
+        "context(); f = kernel(b'k_10us'); launch(f); say(1); launch(f); say(2); ok(d.cuCtxSynchronize()); say(3)",
+        agent=agent,
+    )
     member = agent.member()
     eventually(lambda: member.client["waiting"] == 1, "a launch that is held")
     member.grant(State.RUN)
@@ -82,7 +86,9 @@ def test_a_submission_that_is_held_keeps_the_order_of_its_thread(run, agent_at, 
 
 def test_a_lease_ends_by_itself_at_its_deadline(run, agent_at, eventually):
     agent = agent_at()
-    program = run("context(); f = kernel(b'k_10us'); say(0); heard(); launch(f); say(1); heard(); launch(f); say(2)", agent=agent)
+    program = run(
+        "context(); f = kernel(b'k_10us'); say(0); heard(); launch(f); say(1); heard(); launch(f); say(2)", agent=agent
+    )
     assert program.hear() == 0
     member = agent.member()
     member.grant(State.RUN, deadline_ns=time.monotonic_ns() - 1)
@@ -97,7 +103,11 @@ def test_a_lease_ends_by_itself_at_its_deadline(run, agent_at, eventually):
 @pytest.mark.parametrize("cap", [1, 4])
 def test_no_more_is_in_flight_than_the_cap_allows(cap, run, agent_at, machine, on_gpu, eventually):
     agent = agent_at(in_flight_cap=cap)
-    program = run("context(); f = kernel(b'k_200ms'); say(0); launch(f, times=cap + 1 if (cap := int(sys.argv[1])) else 0); say(1)", cap, agent=agent)
+    program = run(
+        "context(); f = kernel(b'k_200ms'); say(0); launch(f, times=cap + 1 if (cap := int(sys.argv[1])) else 0); say(1)",
+        cap,
+        agent=agent,
+    )
     assert program.hear() == 0
     member = agent.member()
     eventually(lambda: member.client["waiting"] == 1, "a launch beyond the cap")
@@ -121,9 +131,13 @@ def test_in_flight_returns_to_zero_although_the_program_submits_nothing_more(run
     program.finish()
 
 
-def test_what_went_through_an_open_gate_is_drained_before_anything_more_goes(run, agent_at, machine, on_gpu, eventually):
+def test_what_went_through_an_open_gate_is_drained_before_anything_more_goes(
+    run, agent_at, machine, on_gpu, eventually
+):
     agent = agent_at(open_=True)
-    program = run("context(); f = kernel(b'k_30ms'); launch(f, times=8); say(0); heard(); launch(f); say(1)", agent=agent)
+    program = run(
+        "context(); f = kernel(b'k_30ms'); launch(f, times=8); say(0); heard(); launch(f); say(1)", agent=agent
+    )
     assert program.hear() == 0
     member = agent.member()
     assert (member.client["submissions"], member.client["in_flight"]) == (0, 0), "an open gate notes nothing"

@@ -1,6 +1,7 @@
 """What a stream captures is no work yet: it is not held, and the gate's own questions break no capture."""
 
 import pytest
+
 from pillion_node.pages import State
 
 CAPTURE = """

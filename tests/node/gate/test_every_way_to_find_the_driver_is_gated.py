@@ -1,6 +1,7 @@
 """However a program gets hold of the driver's functions, a stopped process submits nothing, and goes on when it may."""
 
 import pytest
+
 from pillion_node.pages import State
 
 ROUTES = ["dlsym", "default", "self", "dlsym-of-libc", "v1", "v2", "v2-ptsz", "v2-by-v2"]

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+
 from pillion_node.pages import GateTier, State
 
 HIGH = """
@@ -53,7 +54,11 @@ def test_its_own_synchronising_tells_when_it_is_idle(way, run, agent_at):
 
 def test_one_stream_that_is_complete_does_not_make_it_idle(run, agent_at):
     agent = agent_at(tier=GateTier.HIGH)
-    program = run(HIGH + "launch(f, one, times=100); launch(f, two); ok(d.cuStreamSynchronize(two)); say(0); heard(); ok(d.cuCtxSynchronize()); say(1); heard()", agent=agent)
+    program = run(
+        HIGH
+        + "launch(f, one, times=100); launch(f, two); ok(d.cuStreamSynchronize(two)); say(0); heard(); ok(d.cuCtxSynchronize()); say(1); heard()",
+        agent=agent,
+    )
     program.hear()
     program.tell(0)
     program.hear()

@@ -1,6 +1,7 @@
 """A tenant sees a card of the size of its quota, on every way to allocate, over all its processes, whatever it does."""
 
 import pytest
+
 from pillion_node.pages import State
 
 MIB = 1 << 20
@@ -120,7 +121,10 @@ ok(d.cuMemAlloc(40 * M)); ok(d.cuDevicePrimaryCtxReset(device)); context(); say(
 def test_all_processes_of_a_tenant_share_one_quota(run, agent):
     first = run(HELPERS + "ok(d.cuMemAlloc(40 * M)); say(0); heard()", agent=agent)
     assert first.hear() == 0
-    second = run(HELPERS + "say(info()); say(d.cuMemAlloc(30 * M)[0] == OOM); heard(); say(d.cuMemAlloc(30 * M)[0] == OOM)", agent=agent)
+    second = run(
+        HELPERS + "say(info()); say(d.cuMemAlloc(30 * M)[0] == OOM); heard(); say(d.cuMemAlloc(30 * M)[0] == OOM)",
+        agent=agent,
+    )
     assert second.hear() == [24 * MIB, QUOTA]
     assert second.hear() is True
     first.process.kill()

@@ -6,6 +6,7 @@ import platform
 import shutil
 
 import pytest
+
 from pillion_node.pages import State
 
 PLUGIN = """
@@ -167,7 +168,9 @@ context(); launch(kernel(b"k_10us")); ok(d.cuCtxSynchronize()); say(1)
     assert program.finish() == [1]
 
 
-def test_the_nodes_own_socket_comes_before_the_variable(compiling, agent_at, run, gate_library, tmp_path, monkeypatch, eventually):
+def test_the_nodes_own_socket_comes_before_the_variable(
+    compiling, agent_at, run, gate_library, tmp_path, monkeypatch, eventually
+):
     agent = agent_at(state=State.STOP)
     if "zig" not in os.environ.get("PILLION_TEST_COMPILER", "zig"):
         pytest.skip("another compiler")
@@ -181,7 +184,9 @@ def test_the_nodes_own_socket_comes_before_the_variable(compiling, agent_at, run
 
 def test_programs_that_never_use_a_gpu_are_as_they_were(run, agent_at):
     agent = agent_at()
-    program = run("import threading; say(len(os.listdir('/proc/self/task')), sorted(os.listdir('/proc/self/fd')))", agent=agent)
+    program = run(
+        "import threading; say(len(os.listdir('/proc/self/task')), sorted(os.listdir('/proc/self/fd')))", agent=agent
+    )
     threads, descriptors = program.hear()
     assert threads == 1
     assert descriptors == ["0", "1", "2", "3"]
