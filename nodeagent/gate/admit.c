@@ -266,10 +266,12 @@ static struct admit_answer decide_beside_busy(struct admit *admit, struct queue 
   if (queue.quick_ns < lead_of(admit)) return wait_for(admit, soonest_ns, ADMIT_FED);
   bool came_between = admit->stay_since_ns >= admit->busy_since_ns;
   int64_t bought_ns = admit->stay_work_ns + unit.usual_ns;
+  int64_t pending_ns = admit_credit_pending(&admit->credit, terms, admit->stay_since_ns, admit->now_ns);
+  if (admit->credit.credit_ns <= pending_ns) return wait_for(admit, idle_ns, ADMIT_CREDIT);
   if (came_between && bought_ns <= slice_ns) /* the slice was bought as a whole, at the credit that there was before it */
     return buy(admit, ADMIT_ONE, bought_ns + switches_ns, 0, idle_ns);
-  int64_t pending_ns = admit_credit_pending(&admit->credit, terms, admit->stay_since_ns, admit->now_ns) + queue.usual_ns;
-  return buy(admit, ADMIT_ONE * slice_ns / (slice_ns + switches_ns), unit.usual_ns, pending_ns, idle_ns);
+  int64_t rate = ADMIT_ONE * slice_ns / (slice_ns + switches_ns);
+  return buy(admit, rate, unit.usual_ns, pending_ns + queue.usual_ns, idle_ns);
 }
 
 /* Open a pause: the switch back is spent with the first unit, so what counts is the pause as a whole. If it can end at any

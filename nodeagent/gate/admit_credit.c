@@ -58,7 +58,10 @@ int64_t admit_credit_high_share(const struct admit_terms *terms, int64_t overlap
   if (!terms->slice_ns || terms->slice_ns > (uint64_t)ADMIT_LONGEST_NS) return 0;
   int64_t slice_ns = (int64_t)terms->slice_ns, switch_ns = (int64_t)terms->switch_ns;
   int64_t cycle_ns = 2 * (slice_ns + switch_ns);
-  if (returned) return admit_most(overlap_ns - late_ns + slice_ns, 0) / cycle_ns * slice_ns;
+  if (returned) { /* overlaps with one slice of the high step's more are longer by two switches than those without */
+    int64_t margin_ns = admit_most(late_ns - 2 * switch_ns, 0);
+    return admit_most(overlap_ns - margin_ns + slice_ns, 0) / cycle_ns * slice_ns;
+  }
   int64_t rest_ns = overlap_ns - late_ns - slice_ns - switch_ns;
   if (rest_ns <= 0) return 0;
   return rest_ns / cycle_ns * slice_ns + admit_least(rest_ns % cycle_ns, slice_ns);
