@@ -1,8 +1,8 @@
 """What a low step gets beside a high one, through the gate, on the emulated GPU; and what that costs the high one.
 
-High: bursts of 10 kernels of 500 us, each waited for, then a pause of 3.3 ms (60 % busy). Low: always busy. Loss: the time
-that the GPU kept the high step waiting, as the device counts it, over the time that it ran. Speed: the low step's device
-time over the time that passed. By turns in each repetition: plain sharing, then through the gate.
+High: bursts of 10 kernels of 500 us, each waited for, then a pause of 3.3 ms (60 % busy). Low: always busy. Loss: the
+time that the GPU kept the high step waiting, as the device counts it, over the time that it ran. Speed: the low step's
+device time over the time that passed.
 
 Run: python bench/gate_beside_high.py [--repetitions 5] [--seconds 4] [--slowdown 0.01] [--json]
 """
@@ -38,7 +38,7 @@ def _start(program: Path, environment: dict[str, str], *arguments: object) -> su
 
 
 def once(folder: Path, name: str, seconds: float, slowdown: float | None) -> tuple[float, float]:
-    """Run both steps together. Return the high one's loss and the low one's speed; `slowdown` None: without the gate."""
+    """Run both together. Return the high step's loss and the low one's speed; `slowdown` None: without the gate."""
     gate = build_gate(folder)
     driver = emulator.library_directory() / "libcuda.so.1"
     program = compile_program("workload.c", folder / "workload", str(driver))
@@ -94,8 +94,9 @@ def main() -> None:
             for how, slowdown in (("plain sharing", None), ("through the gate", given.slowdown)):
                 results = [once(Path(folder), name, given.seconds, slowdown) for _ in range(given.repetitions)]
                 losses, speeds = zip(*results, strict=True)
-                rows.append({"low's kernels": name, "how": how, "loss": statistics.median(losses), "loss_most": max(losses),
-                             "speed": statistics.median(speeds), "speed_least": min(speeds)})  # fmt: skip
+                rows.append({"low's kernels": name, "how": how, "loss": statistics.median(losses),
+                             "loss_most": max(losses), "speed": statistics.median(speeds),
+                             "speed_least": min(speeds)})  # fmt: skip
     if given.json:
         print(json.dumps(rows, indent=2))
         return

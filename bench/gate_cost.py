@@ -1,7 +1,8 @@
 """What the gate adds to a launch, in nanoseconds: the same launch through it and past it, by turns in one process.
 
-The driver is one whose calls cost nothing (bench/gate/null_driver.c). Open: nobody else is on the GPU. High: lower tiers
-are about, so activity is marked; it synchronises every 100 launches. Low: its launches are counted, and an event follows each.
+The driver is one whose calls cost nothing (bench/gate/null_driver.c). Open: nobody else is on the GPU. High: lower
+tiers are about, so activity is marked; it synchronises every 100 launches. Low: its launches are counted, and an event
+follows each.
 
 Run: python bench/gate_cost.py [--repetitions 15] [--launches 200000] [--json]
 """

@@ -45,8 +45,9 @@ def compile_program(source: str, output: Path, *flags: str) -> Path:
     if not output.exists():
         output.parent.mkdir(parents=True, exist_ok=True)
         include = compiling.header("nvidia-cuda-runtime", "cuda.h").parent
-        subprocess.run([*_compiler(), "-std=c11", "-D_GNU_SOURCE", "-O2", f"-isystem{include}", str(HERE / source), *flags,
-                        "-o", str(output), "-ldl", "-lpthread"], check=True)  # fmt: skip
+        how = ("-std=c11", "-D_GNU_SOURCE", "-O2", f"-isystem{include}")
+        command = [*_compiler(), *how, str(HERE / source), *flags, "-o", str(output), "-ldl", "-lpthread"]
+        subprocess.run(command, check=True)
     return output
 
 
@@ -87,9 +88,9 @@ class SmallAgent:
         with self._joined:
             member, slot = Member(self.layout, connection), len(self.members)
             self.members.append(member)
-        terms = {"tier": GateTier.LOW, "state": State.RUN, "epoch": 1, "max_slowdown_ppm": 10_000, "budget_ppm": 1_000_000,
-                 "max_stall_ns": 10_000_000, "bucket_ns": 300_000_000, "switch_ns": 50_000, "slice_ns": 2_000_000}  # fmt: skip
-        terms |= self.terms(slot)
+        terms = {"tier": GateTier.LOW, "state": State.RUN, "epoch": 1, "max_slowdown_ppm": 10_000}
+        terms |= {"budget_ppm": 1_000_000, "max_stall_ns": 10_000_000, "bucket_ns": 300_000_000}
+        terms |= {"switch_ns": 50_000, "slice_ns": 2_000_000} | self.terms(slot)
         is_open = terms.pop("open", 0)
         member.lease.update(**terms)
         member.lease["open"] = is_open

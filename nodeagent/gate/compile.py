@@ -1,8 +1,8 @@
 """Compiles the gate. Used by the package build; also a command for working on it.
 
-The compiler is Zig's, from its wheel, aimed at glibc 2.17, or the machine's own `cc` where that is asked for; the headers are
-NVIDIA's, from their wheels.
-"""
+The compiler is Zig's, from its wheel, aimed at glibc 2.17, or the machine's own `cc` where that is asked for; the
+headers are NVIDIA's, from their wheels.
+"""  # noqa: INP001 - a script beside its C
 
 from __future__ import annotations
 

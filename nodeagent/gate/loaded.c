@@ -12,6 +12,7 @@ struct tables {
   const ElfW(Rela) * rela, *plt_rela;
   size_t rela_bytes, plt_bytes;
   bool has_own_path, has_path_for_others;
+  ElfW(Xword) name; /* in `strings` */
 };
 
 /* glibc and musl differ in whether they relocate the addresses in PT_DYNAMIC; the vdso's are never relocated. */
@@ -32,6 +33,7 @@ static bool read_dynamic(ElfW(Addr) base, const ElfW(Dyn) * entry, struct tables
       case DT_RELASZ: tables->rela_bytes = entry->d_un.d_val; break;
       case DT_JMPREL: tables->plt_rela = place(base, entry->d_un.d_ptr); break;
       case DT_PLTRELSZ: tables->plt_bytes = entry->d_un.d_val; break;
+      case DT_SONAME: tables->name = entry->d_un.d_val; break;
       case DT_RPATH: tables->has_own_path = tables->has_path_for_others = true; break;
       case DT_RUNPATH: tables->has_own_path = true; break;
       default: break;
@@ -115,6 +117,12 @@ static void *find_in(const struct tables *tables, ElfW(Addr) base, const char *n
   return symbol ? (void *)(base + symbol->st_value) : NULL;
 }
 
+/* Not any other library that stands before it: that one may well pass on to us what we would pass on to it. */
+static bool is_c_library(const struct tables *tables) {
+  const char *name = tables->strings + tables->name;
+  return loaded_begins(name, "libc.") || loaded_begins(name, "libdl.") || loaded_begins(name, "ld-musl");
+}
+
 struct search {
   const char *name;
   void *found;
@@ -124,7 +132,7 @@ static int search_object(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   struct search *search = data;
   struct tables tables;
-  if (!is_this_library(info) && read_tables(info, &tables)) search->found = find_in(&tables, info->dlpi_addr, search->name);
+  if (!is_this_library(info) && read_tables(info, &tables) && is_c_library(&tables)) search->found = find_in(&tables, info->dlpi_addr, search->name);
   return search->found != NULL;
 }
 
@@ -140,7 +148,8 @@ void *loaded_find(const char *name) {
   }
   for (const struct link_map *object = _r_debug.r_map; object; object = object->l_next) {
     struct tables tables;
-    if (object->l_ld == _DYNAMIC || !read_dynamic(object->l_addr, object->l_ld, &tables)) continue;
+    if (object->l_ld == _DYNAMIC || !read_dynamic(object->l_addr, object->l_ld, &tables) || !is_c_library(&tables))
+      continue;
     void *found = find_in(&tables, object->l_addr, name);
     if (found) return found;
   }

@@ -16,7 +16,7 @@ static inline int loaded_compare(const char *a, const char *b) {
   return (unsigned char)*a - (unsigned char)*b;
 }
 
-/* The address of `name` in the first loaded object that defines it, this library left out; NULL when none does. */
+/* The address of `name` in the C library, NULL when it has none. */
 void *loaded_find(const char *name);
 
 /* Whether libraries that the code at `address` loads are searched for along a path of its own object's or the program's. */

@@ -1,8 +1,8 @@
-"""Which driver calls the gate stands in front of, and the C that stands there: made from NVIDIA's headers at build time.
+"""Which driver calls the gate stands in front of, and the C that stands there: made from NVIDIA's headers when built.
 
 Every version of a call and every per-thread-default-stream variant of it gets its own entry point with the header's own
 prototype, so no prototype is copied by hand. What a call means to the gate is said once, by its name without a version.
-"""
+"""  # noqa: INP001 - a script beside its C
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def submits_or_allocates(call: Declaration) -> bool:
 
 
 def undecided(driver: DriverSurface) -> list[str]:
-    """Return the names that look like submissions or allocations and are neither gated nor passed through for a reason."""
+    """Return the names that look like submissions or allocations and that nobody has decided about."""
     return sorted(
         {base_name(call.symbol) for call in (*driver.current, *driver.earlier) if submits_or_allocates(call)}
         - set(AROUND)
@@ -273,7 +273,7 @@ def _names(parameters: str) -> list[str]:
     return names
 
 
-def _bytes_of(name: str, names: list[str]) -> str:
+def _bytes_of(name: str, names: list[str]) -> str:  # noqa: PLR0911 - one line a shape
     """C for how many bytes a copy or a set moves."""
     if "ByteCount" in names:
         return "ByteCount"
@@ -311,23 +311,19 @@ def _stream_of(name: str, names: list[str]) -> str:
 
 def _waits(name: str) -> bool:
     """Whether a call returns when its work is done: copies that have a host side, in their plain form."""
-    if (
-        "Async" in name
-        or not name.startswith("cuMemcpy")
-        or re.fullmatch(r"cuMemcpy[DA]to[DA]|cuMemcpy(3D)?Peer", name)
-    ):
-        return False
-    return True
+    plain = name.startswith("cuMemcpy") and "Async" not in name
+    return plain and not re.fullmatch(r"cuMemcpy[DA]to[DA]|cuMemcpy(3D)?Peer", name)
 
 
-def _unit_of(symbol: str, names: list[str]) -> str:
+def _unit_of(symbol: str, names: list[str]) -> str:  # noqa: PLR0911 - one line a shape
     """C for what a submission is: an id to learn its duration by, its stream, its nodes."""
     name = base_name(symbol)
     stream = _stream_of(name, names)
     if name == "cuGraphLaunch":
         return f"gate_unit_graph(hGraphExec, {stream})"
     if name == "cuLaunchKernelEx":
-        return ("gate_unit_kernel((uintptr_t)f, gate_grid(config ? config->gridDimX : 0, config ? config->gridDimY : 0, "
+        return ("gate_unit_kernel((uintptr_t)f, gate_grid(config ? config->gridDimX : 0, "
+            "config ? config->gridDimY : 0, "
                 f"config ? config->gridDimZ : 0), {stream})")  # fmt: skip
     if name == "cuLaunchCooperativeKernelMultiDevice":
         return f"gate_unit_kernel(numDevices ? (uintptr_t)launchParamsList->function : 0, numDevices, {stream})"

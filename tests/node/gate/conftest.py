@@ -50,14 +50,18 @@ def eventually():
     return until
 
 
+def _is_installed(distribution):
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return bool(importlib.metadata.distribution(distribution))
+    return False
+
+
 @pytest.fixture(scope="session")
 def compiling():
     """The module that compiles the gate."""
-    for needed in ("nvidia-cuda-runtime", "nvidia-nvml-dev"):
-        try:
-            importlib.metadata.distribution(needed)
-        except importlib.metadata.PackageNotFoundError:
-            pytest.skip(f"{needed} is not installed here: it has the headers that the gate is built from")
+    absent = [name for name in ("nvidia-cuda-runtime", "nvidia-nvml-dev") if not _is_installed(name)]
+    if absent:
+        pytest.skip(f"{absent[0]} is not installed here: it has the headers that the gate is built from")
     spec = importlib.util.spec_from_file_location("pillion_gate_compile", NODEAGENT / "gate" / "compile.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,7 +1,9 @@
 """Whatever happens to the agent, at whatever point: nobody is killed, nobody waits for ever, and a new agent takes over."""
 
+import contextlib
 import os
 import socket
+import tempfile
 import time
 from pathlib import Path
 
@@ -232,18 +234,14 @@ def test_an_agent_that_dies_while_it_writes_a_lease_leaves_the_last_whole_one(ru
 
 
 def test_a_full_queue_of_connections_delays_no_start(run, layout, tmp_path_factory):
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as deaf:
         deaf.bind(f"{folder}/s")
         deaf.listen(0)
         crowd = []
         for _ in range(4):
             one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-            try:
+            with contextlib.suppress(BlockingIOError):
                 one.connect(f"{folder}/s")
-            except BlockingIOError:
-                pass
             crowd.append(one)
 
         class Deaf:

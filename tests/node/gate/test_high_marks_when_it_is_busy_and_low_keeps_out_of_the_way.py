@@ -1,9 +1,11 @@
 """A high process says when its GPU became busy and idle; processes of lower tiers see it at their next submission."""
 
+import mmap
 import time
 
 import pytest
 
+from pillion_node import pages
 from pillion_node.pages import GateTier, State
 
 HIGH = """
@@ -125,8 +127,6 @@ def test_alone_on_its_gpu_it_marks_nothing(run, agent_at):
 
 
 def test_nobody_but_its_gate_can_write_its_marks(run, agent_at, layout):
-    import mmap
-
     agent = agent_at(tier=GateTier.HIGH)
     program = run(HIGH + "say(1); heard()", agent=agent)
     program.hear()
@@ -187,8 +187,6 @@ while (what := heard()) != ["end"]:
 
 
 def test_a_scribbled_activity_page_hurts_nobody(run, agent_at, layout, eventually):
-    from pillion_node import pages
-
     agent = agent_at(tier=GateTier.LOW, budget_ppm=0)
     low = run(LOW, agent=agent)
     low.hear()
