@@ -28,7 +28,7 @@ class Config(NamedTuple):
         stale_after_ns: A gate whose agent's last time is older than this goes on without it.
         busy_poll_ns: How often pages are read while tenants contend for a GPU.
         drain_poll_ns: And while somebody waits for another's drain.
-        idle_poll_ns: And while nobody has submitted for a while.
+        idle_poll_ns: And while no normal or low tenant has work, which is how long the first one may have to wait.
         sample_ns: How often a busy device's accounts are read.
         adoption_ns: How long lower tiers wait for the high steps that a former agent had, before they are let in.
         hello_timeout_ns: A connection that has not introduced itself by then is closed.
@@ -43,7 +43,7 @@ class Config(NamedTuple):
     stale_after_ns: int = 1_000_000_000
     busy_poll_ns: int = 1_000_000
     drain_poll_ns: int = 200_000
-    idle_poll_ns: int = 10_000_000
+    idle_poll_ns: int = 20_000_000
     sample_ns: int = 50_000_000
     adoption_ns: int = 1_000_000_000
     hello_timeout_ns: int = 2_000_000_000

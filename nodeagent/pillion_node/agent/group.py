@@ -43,6 +43,7 @@ class Group:
 
     Attributes:
         tenant: Whose.
+        tier: Its tier as gates count them.
         members: By process number; those whose gate hung up a moment ago too.
         account: What is known for certain about it.
         counted_ns: Device time as its gates say, no faster than time passes.
@@ -51,6 +52,7 @@ class Group:
 
     def __init__(self, layout: Layout, reader: ClaimsReader, tenant: Tenant, now_ns: int) -> None:
         self.tenant = tenant
+        self.tier = _TIER[tenant.policy.tier]
         self.members: dict[int, Member] = {}
         self.account = Account()
         self.counted_ns = 0
@@ -64,11 +66,6 @@ class Group:
         self._looked_ns = now_ns
         self._claimed_ns = 0
         self._revoked_ns = 0
-
-    @property
-    def tier(self) -> GateTier:
-        """Its tier as gates count them."""
-        return _TIER[self.tenant.policy.tier]
 
     @property
     def present(self) -> bool:
@@ -127,6 +124,14 @@ class Group:
         return min(held, self.tenant.quota_bytes or held)
 
     # -- what the arbiter is told
+
+    def has_news(self) -> bool:
+        """Whether any of its gates says something new."""
+        found = False
+        for member in self.members.values():
+            if member.present and member.has_news():
+                found = True
+        return found
 
     def look(self, now_ns: int, exact: bool) -> Report:
         """Read what its gates say, and return it as the arbiter wants it."""

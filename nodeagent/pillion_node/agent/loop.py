@@ -283,7 +283,10 @@ class Agent:
             self._sweep_ns = now_ns + _SWEEP_NS
             self._gates.sweep(now_ns)
             self._end_if_idle(now_ns)
-        return min(self._beat_ns, self._sweep_ns, *(gpu.turn(now_ns) for gpu in self._gpus))
+        for gpu in self._gpus:
+            if now_ns >= gpu.due_ns:
+                gpu.turn(now_ns)
+        return min(self._beat_ns, self._sweep_ns, *(gpu.due_ns for gpu in self._gpus))
 
     def _end_if_idle(self, now_ns: int) -> None:
         if len(self._registry):

@@ -12,6 +12,7 @@ from pillion_node.agent.claims import Claims, is_busy
 from pillion_node.agent.identity import Process
 from pillion_node.pages import ClientFlag, Kind, Layout, Page
 
+_CLAIMED_BYTES = 256  # a client page's fields end before
 _MOST_IN_FLIGHT = 1 << 16  # more than any gate lets through; what is above is a lie
 
 
@@ -48,6 +49,8 @@ class Member:
         self.distrusted = False
         self.mapped = False
         self.claims = Claims()
+        self._seen = b""
+        self._seen_marks = -1
         self._layout = layout
         self._is_open = False
 
@@ -55,6 +58,15 @@ class Member:
     def present(self) -> bool:
         """Whether its gate is there."""
         return self.connection is not None
+
+    def has_news(self) -> bool:
+        """Whether its pages say anything that they did not say before; cheaper than reading what they say."""
+        marks = self.activity["marks"] if self.activity is not None else -1
+        said = self.claimed[:_CLAIMED_BYTES]
+        if said == self._seen and marks == self._seen_marks:
+            return False
+        self._seen, self._seen_marks = said, marks
+        return True
 
     @property
     def claims_busy(self) -> bool:

@@ -13,6 +13,7 @@ from pillion_node.agent.log import Log
 from pillion_node.agent.member import Member
 from pillion_node.pages import GateTier, Kind
 
+_WHOLE_MILLI = 1000
 HIGH_STEPS = 32  # PILLION_HIGH_STEPS: as many as one gate can watch
 _RECENT_NS = 100_000_000  # who did something within this may do something again any moment
 _LIE_NS = 500_000_000  # a high step that has said "busy" for this long, with nothing on the GPU, is not believed
@@ -25,18 +26,23 @@ class SharedGpu:
         index: Its index.
         facts: What it is.
         groups: By tenant; those with no process too.
+        adopting_until_ns: Until then, high steps that a former agent had may still come.
+        due_ns: When `turn` is to be called again.
     """
 
     def __init__(self, index: int, facts: Facts, config: Config, devices: Devices, log: Log) -> None:
         self.index, self.facts = index, facts
         self.groups: dict[str, Group] = {}
         self.adopting_until_ns = 0
+        self.due_ns = 0
         self._config, self._devices, self._log = config, devices, log
         self._state = arbiter.State(arbiter.Gpu(facts.memory_bytes, facts.switch_ns))
         self._seated: set[str] = set()
         self._reports: dict[str, Report] = {}
         self._wake_ns = 0
         self._sampled_ns = 0
+        self._sample_due_ns = 0
+        self._present: list[Group] = []
         self._changed_ns = 0
         self._stale = True
         self._lying_since_ns: dict[int, int] = {}
@@ -61,7 +67,7 @@ class SharedGpu:
 
     def changed(self) -> None:
         """Look and decide again at once."""
-        self._stale = True
+        self._stale, self.due_ns = True, 0
 
     def divide_duty(self) -> None:
         """Tell everybody what to do if the agent is lost."""
@@ -156,38 +162,45 @@ class SharedGpu:
 
     # -- the round
 
-    def turn(self, now_ns: int) -> int:
-        """Look at everybody's page, decide if that changes anything, and write what was decided.
-
-        Returns:
-            When to come back, unless something happens before.
-        """
-        present = [group for group in self.groups.values() if group.present]
-        if not present:
-            self._stale = False
-            return arbiter.NEVER_NS
-        self._set_open(present, now_ns)
-        if now_ns >= self._sampled_ns + self._sample_every_ns(now_ns):
+    def turn(self, now_ns: int) -> None:
+        """Look at everybody's page, decide if that changes anything, and write what was decided."""
+        if self.adopting_until_ns and now_ns >= self.adopting_until_ns:
+            self.adopting_until_ns, self._stale = 0, True
+        if self._stale:
+            self._present = [group for group in self.groups.values() if group.present]
+            self._set_open()
+        if not self._present:
+            self._stale, self.due_ns = False, arbiter.NEVER_NS
+            return
+        if now_ns >= self._sample_due_ns:
             self._sample(now_ns)
-        for group in present:
-            report = group.look(now_ns, self._devices.exact)
-            before = self._reports.get(group.tenant.id)
-            self._reports[group.tenant.id] = report
-            if before is None or _differs(before, report, group.epoch):
-                self._stale, self._changed_ns = True, now_ns
+        everybody = self._stale or now_ns >= self._wake_ns
+        for group in self._present:
+            if group.has_news() or everybody or group.state is LeaseState.DRAIN:
+                self._look(group, now_ns)
         if self._stale or now_ns >= self._wake_ns:
             self._decide(now_ns)
-        return min(self._wake_ns, now_ns + self._poll_ns(present, now_ns))
+        poll_ns = self._poll_ns(now_ns)
+        # On a common grid, so that one waking serves all GPUs.
+        self.due_ns = min(self._wake_ns, (now_ns // poll_ns + 1) * poll_ns)
+        self._sample_due_ns = self._sampled_ns + self._sample_every_ns(now_ns)
 
-    def _set_open(self, present: list[Group], now_ns: int) -> None:
-        alone = len(present) == 1 and now_ns >= self.adopting_until_ns
-        for group in present:
-            wanted = alone and group.tenant.policy.limit_milli >= 1000
+    def _look(self, group: Group, now_ns: int) -> None:
+        report = group.look(now_ns, self._devices.exact)
+        before = self._reports.get(group.tenant.id)
+        self._reports[group.tenant.id] = report
+        if before is None or _differs(before, report, group.epoch):
+            self._stale, self._changed_ns = True, now_ns
+
+    def _set_open(self) -> None:
+        alone = len(self._present) == 1 and not self.adopting_until_ns
+        for group in self._present:
+            wanted = alone and group.tenant.policy.limit_milli >= _WHOLE_MILLI
             if wanted or group.is_open:
                 group.set_open(wanted)
 
-    def _poll_ns(self, present: list[Group], now_ns: int) -> int:
-        config = self._config
+    def _poll_ns(self, now_ns: int) -> int:
+        config, present = self._config, self._present
         lower = [group for group in present if group.tier is not GateTier.HIGH]
         if any(group.state is LeaseState.DRAIN for group in lower):
             return config.drain_poll_ns
@@ -199,10 +212,14 @@ class SharedGpu:
         return config.busy_poll_ns if recent and len(lower) > 1 else config.idle_poll_ns
 
     def _sample_every_ns(self, now_ns: int) -> int:
-        active = now_ns - self._changed_ns < _RECENT_NS or any(
-            report.runnable or report.in_flight for report in self._reports.values()
+        """Return how old accounts may be: limits, and bounds that lower tiers may exceed, need fresh ones."""
+        beside_high = len(self._present) > 1 and any(group.tier is GateTier.HIGH for group in self._present)
+        matters = (beside_high and now_ns - self._changed_ns < _RECENT_NS) or any(
+            group.tenant.policy.limit_milli < _WHOLE_MILLI
+            and (self._reports[group.tenant.id].runnable or self._reports[group.tenant.id].in_flight)
+            for group in self._present
         )
-        least_ns = self._config.sample_ns if active else 20 * self._config.sample_ns
+        least_ns = self._config.sample_ns if matters else 20 * self._config.sample_ns
         return max(least_ns, self._devices.slowest_sample_ns)
 
     def _sample(self, now_ns: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pillion_node import emulator
 from pillion_node.local import Client
 
 WORK = """
@@ -230,5 +231,22 @@ def test_the_agent_that_exec_started_can_be_killed_and_another_takes_over(execut
 
     _, present = eventually(adopted)
     assert present == [status["gpus"][0]["tenants"][0]["processes"][0]["pid"]]
+    command.tell()
+    assert command.finish()[0] == 0
+
+
+def test_a_limit_holds_on_an_otherwise_idle_gpu(execute, machine, eventually):
+    command = execute("--share", "0.2", "--limit", "0.4", script=WORK)
+    assert command.hear() == "first"
+
+    def used_and_now():
+        with emulator.Machine.open(machine) as opened:
+            device = opened.snapshot()
+        return device.busy_ns, device.clock_ns
+
+    used_before, began = used_and_now()
+    eventually(lambda: used_and_now()[1] - began > 3_000_000_000)
+    used, now = used_and_now()
+    assert (used - used_before) / (now - began) == pytest.approx(0.4, abs=0.06)
     command.tell()
     assert command.finish()[0] == 0
