@@ -165,13 +165,26 @@ class Supervisor:
         self._client: Client | None = None
 
     def _register(self) -> None:
-        client = connect(self._directory)
+        for _ in range(_ATTEMPTS):
+            client = connect(self._directory)
+            if self._is_registered(client):
+                self._client = client
+                return
+        raise AgentError(
+            f"agents in {self._directory} end before they answer; {self._directory / 'agent.log'} says why"
+        )
+
+    def _is_registered(self, client: Client) -> bool:
+        """Register with an agent; False if it has gone meanwhile."""
         try:
             client.ask(**self._request)
+        except ConnectionError:
+            client.close()
+            return False
         except BaseException:
             client.close()
             raise
-        self._client = client
+        return True
 
     def _environment(self) -> dict[str, str]:
         base = dict(os.environ)

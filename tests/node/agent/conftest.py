@@ -191,6 +191,12 @@ def welcome():
     return message
 def mapped():
     pages.send(held, layout.pack(Kind.MAPPED))
+def knock():
+    connect()
+    try:
+        hello()
+    except BrokenPipeError:
+        pass  # hung up on already
 def join():
     connect(); hello(); found = welcome(); mapped(); return found
 for line in sys.stdin:

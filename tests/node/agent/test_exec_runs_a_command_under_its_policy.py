@@ -215,22 +215,23 @@ def test_without_the_node_distribution_it_says_how_to_get_it(environment, tmp_pa
     assert "pip install 'pillion[node]'" in done.stderr
 
 
-def test_the_agent_that_exec_started_can_be_killed_and_another_takes_over(execute, directory, eventually):
+def test_agents_that_are_killed_are_replaced_and_the_command_joins_the_next(execute, directory, eventually):
     command = execute("--share", "0.5", script=WORK)
     command.hear()
-    status = Client(directory).ask(op="status")["status"]
-    os.kill(status["pid"], signal.SIGKILL)
 
-    def adopted():
+    def present_at_another(pid):
         try:
             found = Client(directory).ask(op="status")["status"]
         except OSError:
             return None
         present = [p["pid"] for t in found["gpus"][0]["tenants"] for p in t["processes"] if p["present"]]
-        return (found["pid"], present) if found["pid"] != status["pid"] and present else None
+        return (found["pid"], present) if found["pid"] != pid and present else None
 
-    _, present = eventually(adopted)
-    assert present == [status["gpus"][0]["tenants"][0]["processes"][0]["pid"]]
+    agent, processes = eventually(lambda: present_at_another(0))
+    for _ in range(3):
+        os.kill(agent, signal.SIGKILL)
+        agent, present = eventually(lambda killed=agent: present_at_another(killed))
+        assert present == processes
     command.tell()
     assert command.finish()[0] == 0
 

@@ -229,7 +229,7 @@ def test_a_thousand_tenants_come_and_go_and_leave_nothing(gate, agent, eventuall
 
 def test_a_process_is_not_let_in_faster_than_anybody_would_need(gate, agent):
     flooding = gate("low")
-    flooding.do("[(connect(), hello()) for _ in range(300)] and None")
+    flooding.do("[knock() for _ in range(300)] and None")
     other = gate("high")
     assert other.do("join()")["kind"] == Kind.WELCOME
     assert agent.status()["gates"]["refused"]["flood"] > 200
