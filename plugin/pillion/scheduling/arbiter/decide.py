@@ -43,7 +43,7 @@ def decide(state: State, now_ns: int) -> Decision:
     wakes += [seat.lease_since_ns + state.tuning.drain_timeout_ns for seat in seats if seat.state is LeaseState.DRAIN]
     grants = _grants(seats, state, now_ns)
     # A lease that nobody waits for is renewed at half its time.
-    wakes += [now_ns + state.tuning.lease_ns // 2 for grant in grants if 0 < grant.deadline_ns < NEVER_NS]
+    wakes += [now_ns + state.tuning.lease_ns // 2 for seat in seats if seat.state is LeaseState.RUN and seat.rank > 0]
     return Decision(
         grants=grants,
         actions=tuple(plan.actions),
@@ -64,7 +64,8 @@ def _grants(seats: list[Seat], state: State, now_ns: int) -> tuple[Grant, ...]:
     grants = []
     for seat in seats:
         runs, high = seat.state is LeaseState.RUN, seat.rank == 0
-        lapses_ns = min(seat.turn_end_ns or NEVER_NS, now_ns + tuning.lease_ns)
+        renewed_ns = now_ns + tuning.lease_ns
+        lapses_ns = renewed_ns if seat.turn_end_ns is None else min(seat.turn_end_ns, renewed_ns)
         beside_high = care is not None and not high
         grants.append(
             Grant(
