@@ -23,8 +23,10 @@ def need_node() -> None:
     """Make sure that the part of Pillion for machines with GPUs is installed.
 
     Raises:
-        MisuseError: It is not.
+        MisuseError: It is not, or this is not a machine for it.
     """
+    if sys.platform != "linux":
+        raise MisuseError(f"this command works on Linux only, where GPUs can be shared; this is {sys.platform}")
     if importlib.util.find_spec("pillion_node") is None:
         raise MisuseError("this command needs the node agent, which is not installed; pip install 'pillion[node]'")
 
