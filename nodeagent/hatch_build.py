@@ -1,4 +1,4 @@
-"""Builds the emulated GPU's libraries into the package, for wheels and for editable installs alike."""
+"""Builds the gate and the emulated GPU into the package, for wheels and for editable installs alike."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ import importlib.util
 import platform
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 class NativeBuildHook(BuildHookInterface[Any]):
@@ -17,17 +28,13 @@ class NativeBuildHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "native"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Hatchling's entry point. On anything but Linux there is nothing to stand in for, so nothing is built."""
+        """Hatchling's entry point. On anything but Linux there is no driver to stand before or in for."""
         del version
         if self.target_name != "wheel" or sys.platform != "linux":
             return
-        spec = importlib.util.spec_from_file_location("pillion_native", Path(self.root) / "native.py")
-        if spec is None or spec.loader is None:
-            raise FileNotFoundError(Path(self.root) / "native.py")
-        native = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = native
-        spec.loader.exec_module(native)
+        native = _load("pillion_native", Path(self.root) / "native.py")
         native.compile_libraries()
-        build_data["artifacts"].append("pillion_node/lib/emulated/*")
+        _load("pillion_gate_compile", Path(self.root) / "gate" / "compile.py").compile_gate()
+        build_data["artifacts"] += ["pillion_node/lib/*.so", "pillion_node/lib/emulated/*"]
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_2_17_{native.MACHINES[platform.machine()]}"

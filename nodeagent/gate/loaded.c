@@ -1,6 +1,7 @@
 /* Symbol tables and relocations of loaded objects. See loaded.h. */
 #include "loaded.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -154,6 +155,14 @@ void *loaded_find(const char *name) {
     if (found) return found;
   }
   return NULL;
+}
+
+bool loaded_comes_later(const void *address) {
+  Dl_info info;
+  if (!&_r_debug || !dladdr(address, &info)) return false;
+  for (const struct link_map *object = _r_debug.r_map; object && object->l_ld != _DYNAMIC; object = object->l_next)
+    if (object->l_addr == (ElfW(Addr))info.dli_fbase) return false;
+  return true;
 }
 
 #if defined(__x86_64__)

@@ -22,6 +22,9 @@ void *loaded_find(const char *name);
 /* Whether libraries that the code at `address` loads are searched for along a path of its own object's or the program's. */
 bool loaded_has_search_path(const void *address);
 
+/* Whether the code at `address` is in an object that is searched after this library. */
+bool loaded_comes_later(const void *address);
+
 /* One relocation of an object that is filled with the address of a symbol which it does not define itself. */
 typedef void (*loaded_slot_visitor)(const char *symbol, ElfW(Addr) *slot, void *data);
 

@@ -63,6 +63,12 @@ static void *loader_entry(const void *real) {
   return NULL;
 }
 
+static void *loader_entry_by_name(const char *name) {
+  if (loaded_compare(name, "dlsym") == 0) return (void *)(uintptr_t)gate_entry_dlsym;
+  if (loaded_compare(name, "dlvsym") == 0) return (void *)(uintptr_t)gate_entry_dlvsym;
+  return loaded_compare(name, "dlopen") == 0 ? (void *)(uintptr_t)gate_entry_dlopen : NULL;
+}
+
 static bool is_driver(const void *address) {
   Dl_info info;
   if (!dladdr(address, &info) || !info.dli_fname) return false;
@@ -70,10 +76,7 @@ static bool is_driver(const void *address) {
   return loaded_begins(file, "libcuda.so") || loaded_begins(file, "libnvidia-ml.so");
 }
 
-static bool is_loader_name(const char *name) {
-  return name[0] == 'd' && name[1] == 'l' &&
-         (loaded_compare(name, "dlsym") == 0 || loaded_compare(name, "dlvsym") == 0 || loaded_compare(name, "dlopen") == 0);
-}
+static bool is_loader_name(const char *name) { return loader_entry_by_name(name) != NULL; }
 
 /* Without a driver in the process its names are not there, although this library has them. */
 static void *after_this_library(const char *name) {
@@ -92,7 +95,8 @@ static void *in_handle(void *handle, const char *name, int index) {
 }
 
 /* NULL: let the real one answer, as if called by who called us. */
-LOCAL void *gate_on_dlsym(void *handle, const char *name) {
+LOCAL void *gate_on_dlsym(void *handle, const char *name, const void *unused, const void *caller) {
+  (void)unused;
   know_loader();
   if (!name) return NULL;
   int index = gate_index_of(name);
@@ -100,19 +104,20 @@ LOCAL void *gate_on_dlsym(void *handle, const char *name) {
     if (handle != RTLD_DEFAULT && handle != RTLD_NEXT) return in_handle(handle, name, index);
     return gate_bind(index) ? gate_symbols[index].entry : after_this_library(name);
   }
-  if (is_loader_name(name) && handle != RTLD_DEFAULT) {
-    void *found = gate_next_dlsym(handle == RTLD_NEXT ? RTLD_DEFAULT : handle, name);
-    void *entry = loader_entry(found);
-    return entry ? entry : found ? found : NOT_THERE;
-  }
-  return NULL;
+  if (!is_loader_name(name) || handle == RTLD_DEFAULT) return NULL;
+  /* Whoever stands before this library gets what comes after them: this one, or something that passes on to it. */
+  if (handle == RTLD_NEXT) return loaded_comes_later(caller) ? loader_entry_by_name(name) : NULL;
+  void *found = gate_next_dlsym(handle, name);
+  if (!found) return NOT_THERE;
+  void *entry = loader_entry(found);
+  return entry ? entry : found;
 }
 
-LOCAL void *gate_on_dlvsym(void *handle, const char *name, const char *version) {
+LOCAL void *gate_on_dlvsym(void *handle, const char *name, const char *version, const void *caller) {
   know_loader();
   if (!name || !version) return NULL;
-  if (is_loader_name(name) && handle != RTLD_DEFAULT && handle != RTLD_NEXT) return loader_entry(gate_next_dlvsym(handle, name, version));
-  if (is_loader_name(name)) return gate_on_dlsym(RTLD_NEXT, name);
+  if (is_loader_name(name) && handle == RTLD_NEXT) return loaded_comes_later(caller) ? loader_entry_by_name(name) : NULL;
+  if (is_loader_name(name)) return handle == RTLD_DEFAULT ? NULL : loader_entry(gate_next_dlvsym(handle, name, version));
   int index = gate_index_of(name);
   if (index < 0 || handle == RTLD_DEFAULT || handle == RTLD_NEXT) return NULL;
   void *found = gate_next_dlvsym(handle, name, version);
@@ -128,8 +133,7 @@ static _Atomic bool deep_bound;
 static void redirect(const char *symbol, ElfW(Addr) *slot, void *data) {
   (void)data;
   int index = gate_index_of(symbol);
-  void *entry = index >= 0 ? gate_symbols[index].entry : NULL;
-  if (index < 0 && is_loader_name(symbol)) entry = loader_entry(gate_next_dlsym(RTLD_NEXT, symbol));
+  void *entry = index >= 0 ? gate_symbols[index].entry : loader_entry_by_name(symbol);
   if (entry && *slot != (ElfW(Addr))entry) *slot = (ElfW(Addr))entry;
 }
 

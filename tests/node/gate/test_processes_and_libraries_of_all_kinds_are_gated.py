@@ -201,3 +201,22 @@ def test_loading_it_as_an_ordinary_library_interposes_nothing(gate_library):
     loaded = ctypes.CDLL(str(gate_library), mode=os.RTLD_LOCAL)
     process = ctypes.CDLL(None)
     assert ctypes.cast(process.dlsym, ctypes.c_void_p).value != ctypes.cast(loaded.dlsym, ctypes.c_void_p).value
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_another_preloaded_library_that_passes_on_what_it_replaces(
+    order, run, built, agent_at, gate_library, on_gpu, eventually
+):
+    agent = agent_at(state=State.STOP)
+    other = built("interposer.c", shared=True)
+    both = [other, gate_library] if order == "before" else [gate_library, other]
+    program = run(
+        built("routes.c"), "dlsym-of-libc", 2, agent=agent, extra={"LD_PRELOAD": ":".join(map(str, both))}
+    )  # fmt: skip
+    assert program.hear() == "ready"
+    program.tell("go")
+    member = agent.member()
+    eventually(lambda: member.client["waiting"] == 1, "a launch that is held")
+    assert on_gpu(program.process.pid) == 0
+    member.grant(State.RUN)
+    assert program.finish() == [1, 2]
