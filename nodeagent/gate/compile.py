@@ -21,7 +21,6 @@ NAME = "libpillion-gate.so"
 OUTPUT = HERE.parent / "pillion_node" / "lib" / NAME
 MACHINES = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g0", "-fPIC", "-fvisibility=hidden",
-    "-g0",
          "-ftls-model=initial-exec", "-fno-math-errno")  # fmt: skip
 
 EARLY = ("lookup.c", "loaded.c", "driver.c")
