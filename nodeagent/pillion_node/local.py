@@ -193,7 +193,9 @@ class Supervisor:
 
             base = emulator.environment(Path(base[EMULATED_VARIABLE]), base)
         library = os.environ.get(GATE_LIBRARY_VARIABLE)
-        found: dict[str, str] = gate.environment(self._directory / "gate.sock", base, Path(library) if library else None)
+        found: dict[str, str] = gate.environment(
+            self._directory / "gate.sock", base, Path(library) if library else None
+        )
         found["CUDA_VISIBLE_DEVICES"] = str(self._gpu)
         return found
 
