@@ -97,6 +97,13 @@ def layout(gate_library, tmp_path_factory, compiling):
 
 
 @pytest.fixture
+def no_sanitizer():
+    """For tests of what sanitizers' runtimes refuse to have around."""
+    if SANITIZE:
+        pytest.skip(f"the {SANITIZE} sanitizer does not allow it")
+
+
+@pytest.fixture
 def machine_at():
     """A function that makes an emulated machine from options; all are removed afterwards."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:

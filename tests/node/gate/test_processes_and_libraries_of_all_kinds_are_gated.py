@@ -20,7 +20,9 @@ say("went")
 
 @pytest.mark.parametrize("how", ["LOCAL", "GLOBAL", "DEEPBIND"])
 @pytest.mark.parametrize("flags", [(), ("-DBY_LOOKUP",)], ids=["linked", "lookup"])
-def test_a_library_that_is_loaded_later(how, flags, run, built, agent_at, driver_library, on_gpu, eventually):
+def test_a_library_that_is_loaded_later(request, how, flags, run, built, agent_at, driver_library, on_gpu, eventually):
+    if how == "DEEPBIND":
+        request.getfixturevalue("no_sanitizer")
     agent = agent_at()
     plugin = built("plugin.c", *flags, *([] if flags else [str(driver_library)]), shared=True)
     program = run(PLUGIN, plugin, how, agent=agent)
@@ -34,7 +36,9 @@ def test_a_library_that_is_loaded_later(how, flags, run, built, agent_at, driver
     assert program.finish() == ["went"]
 
 
-def test_a_library_that_is_found_by_the_search_path_with_deepbind(run, built, agent_at, driver_library, eventually):
+def test_a_library_that_is_found_by_the_search_path_with_deepbind(
+    no_sanitizer, run, built, agent_at, driver_library, eventually
+):
     agent = agent_at()
     plugin = built("plugin.c", str(driver_library), shared=True)
     program = run(built("loader.c"), plugin.name, agent=agent, extra={
@@ -169,11 +173,9 @@ context(); launch(kernel(b"k_10us")); ok(d.cuCtxSynchronize()); say(1)
 
 
 def test_the_nodes_own_socket_comes_before_the_variable(
-    compiling, agent_at, run, gate_library, tmp_path, monkeypatch, eventually
+    no_sanitizer, compiling, agent_at, run, gate_library, tmp_path, monkeypatch, eventually
 ):
     agent = agent_at(state=State.STOP)
-    if "zig" not in os.environ.get("PILLION_TEST_COMPILER", "zig"):
-        pytest.skip("another compiler")
     pytest.importorskip("ziglang", reason="ziglang is not installed here")
     special = compiling.compile_gate(tmp_path / "libpillion-gate.so", flags=(f'-DPILLION_WELL_KNOWN="{agent.path}"',))
     program = run("context(); launch(kernel(b'k_10us')); ok(d.cuCtxSynchronize()); say(1)", extra={
@@ -195,9 +197,7 @@ def test_programs_that_never_use_a_gpu_are_as_they_were(run, agent_at):
 
 
 @pytest.mark.skipif(shutil.which("sh") is None or platform.libc_ver()[0] != "glibc", reason="for glibc")
-def test_loading_it_as_an_ordinary_library_interposes_nothing(gate_library):
-    if "fsanitize" in str(gate_library):
-        pytest.skip("sanitized")
+def test_loading_it_as_an_ordinary_library_interposes_nothing(no_sanitizer, gate_library):
     loaded = ctypes.CDLL(str(gate_library), mode=os.RTLD_LOCAL)
     process = ctypes.CDLL(None)
     assert ctypes.cast(process.dlsym, ctypes.c_void_p).value != ctypes.cast(loaded.dlsym, ctypes.c_void_p).value
@@ -205,7 +205,7 @@ def test_loading_it_as_an_ordinary_library_interposes_nothing(gate_library):
 
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_another_preloaded_library_that_passes_on_what_it_replaces(
-    order, run, built, agent_at, gate_library, on_gpu, eventually
+    no_sanitizer, order, run, built, agent_at, gate_library, on_gpu, eventually
 ):
     agent = agent_at(state=State.STOP)
     other = built("interposer.c", shared=True)
