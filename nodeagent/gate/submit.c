@@ -98,27 +98,31 @@ static void publish_in_flight(void) {
 }
 
 /* What was submitted while the gate was open is complete after this. Not while anything captures: it would break that. */
-static void catch_up(uint64_t now_ns) {
+static void catch_up(void) {
   gate_keeper_pause();
   if (gate_captures <= 0 && gate_own.context_synchronize) {
     gate_own.context_synchronize();
     gate_untracked = false;
   }
   gate_keeper_resume();
-  (void)now_ns;
 }
 
 static void observe(uint64_t now_ns) {
-  gate_others_look(now_ns);
+  /* Completions before marks: work that ended before high came back is not charged as if it had not. */
   gate_flight_reap(now_ns);
+  gate_others_look(now_ns);
   if (!gate_admit.in_flight && !gate_untracked) gate_drained(now_ns);
 }
 
 /* True when it may go; else `until_ns` says when to look again. */
 static bool may_go(struct gate_turn *turn, uint64_t now_ns, uint64_t *until_ns) {
   struct gate_permit permit = gate_look_at_lease(now_ns);
+  if (gate_untracked) {
+    catch_up(); /* takes as long as the queue is: the lease may be another by then */
+    now_ns = gate_now();
+    permit = gate_look_at_lease(now_ns);
+  }
   *until_ns = permit.until_ns;
-  if (gate_untracked) catch_up(now_ns);
   observe(now_ns);
   if (!permit.may_submit) return false;
   unsigned most = permit.cap && permit.cap < GATE_FLIGHTS ? permit.cap : GATE_FLIGHTS;
