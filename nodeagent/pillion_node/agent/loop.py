@@ -253,7 +253,8 @@ class Agent:
     def stop(self) -> None:
         """End the loop; from any thread, or a signal's handler."""
         self._ending = True
-        with contextlib.suppress(BlockingIOError):
+        # Full: it is being woken. Closed: the loop saw the flag first, and there is nothing left to wake.
+        with contextlib.suppress(OSError):
             self._ringer.send(b"\0")
 
     def stop_on_signals(self) -> None:

@@ -61,6 +61,12 @@ def test_an_agent_that_is_asked_to_end_takes_its_sockets_with_it(start, director
     assert not (directory / "gate.sock").exists()
 
 
+def test_an_agent_may_be_asked_to_end_again_after_it_has_ended(agent_in, directory):
+    agent = agent_in(directory)
+    agent.stop()
+    agent.agent.stop()
+
+
 def test_the_next_agent_lets_the_same_processes_in_again_on_the_same_terms(start, directory, gate_in, eventually):
     first = start()
     high, low = gate_in(directory, "high"), gate_in(directory, "low")
