@@ -40,4 +40,4 @@ $(UV):
 	$(PYTHON) tools/get_uv.py .venv-uv $(UV_VERSION)
 
 clean:
-	rm -rf .venv .venv-schema .venv-uv build dist
+	rm -rf .venv .venv-* build dist

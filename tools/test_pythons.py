@@ -6,6 +6,7 @@ Usage: test_pythons.py UV PYTEST_ARGUMENT...
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,20 +14,24 @@ from pathlib import Path
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
 
 
-def find(uv: str, version: str) -> str | None:
-    """Return an interpreter of this version: one on the PATH, or one that pyenv keeps without activating it."""
+def find(version: str) -> str | None:
+    """Return an interpreter that says it is of this version: one on the PATH, or one that pyenv keeps."""
     kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    candidates = [version, *map(str, sorted(kept.glob(f"{version}.*/bin/python")))]
-    for candidate in candidates:
-        found = subprocess.run(
-            [uv, "python", "find", "-q", "--no-python-downloads", candidate],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        if found.returncode == 0:
-            return found.stdout.strip()
+    on_path = shutil.which(f"python{version}")
+    for candidate in ([on_path] if on_path else []) + sorted(map(str, kept.glob(f"{version}.*/bin/python"))):
+        if _version(candidate) == version:
+            return candidate
     return None
+
+
+def _version(interpreter: str) -> str:
+    said = subprocess.run(
+        [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return said.stdout.strip()
 
 
 def main(uv: str, arguments: list[str]) -> int:
@@ -35,17 +40,21 @@ def main(uv: str, arguments: list[str]) -> int:
     for version in SUPPORTED:
         if version == current:
             continue
-        interpreter = find(uv, version)
+        interpreter = find(version)
         if interpreter is None:
             print(f"SKIPPED Python {version}: not on this machine; install it, or: {uv} python install {version}")
             continue
         print(f"== Python {version}", flush=True)
-        environment = {**os.environ, "UV_PROJECT_ENVIRONMENT": f".venv-{version}"}
+        folder = f".venv-{version}"
+        environment = {**os.environ, "UV_PROJECT_ENVIRONMENT": folder}
         sync = ["sync", "-q", "--frozen", "--python", interpreter, "--no-default-groups", "--group", "authoring"]
         for command in (sync, ["run", "--frozen", "--no-sync", "pytest", *arguments]):
             code = subprocess.run([uv, *command], env=environment, check=False).returncode
             if code:
                 return code
+            if _version(f"{folder}/bin/python") != version:
+                print(f"{folder} is not of Python {version}")
+                return 1
     return 0
 
 
